@@ -1,0 +1,41 @@
+"""Errors a user can cause and mend. Each message says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class AgentKVError(Exception):
+    """Base of every error that the command line prints as one line (exit code 2)."""
+
+
+class UnknownName(AgentKVError):
+    """A policy, model or suite that nobody registered; the message lists the names there are."""
+
+
+class BudgetTooSmall(AgentKVError):
+    """The budget cannot hold the slots that the policy must protect."""
+
+
+class ContextOverflow(AgentKVError):
+    """The prompt does not fit the model's context window.
+
+    Attributes:
+        prompt_tokens: tokens the session would hold, the prompt included.
+        limit: tokens that the model's window holds.
+    """
+
+    def __init__(self, prompt_tokens: int, limit: int, hint: str = "shorten the prompt or start a new session"):
+        super().__init__(f"the prompt needs {prompt_tokens} tokens but the model's window holds {limit}; {hint}")
+        self.prompt_tokens = prompt_tokens
+        self.limit = limit
+
+
+class PoolExhausted(AgentKVError):
+    """Every page of the KV pool is held by a session that is in use."""
+
+
+class ModelError(AgentKVError):
+    """A model that cannot be found, fetched, verified or handled."""
+
+
+class Unsupported(AgentKVError):
+    """Something agentkv declines to do, with the reason."""
