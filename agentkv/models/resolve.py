@@ -1,0 +1,59 @@
+"""From what the user typed after --model to something transformers can load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agentkv.errors import ModelError, UnknownName
+from agentkv.models.progress import Progress, default_progress
+from agentkv.models.registry import EMBEDDED, model_folder, names
+from agentkv.models.store import damage, pull
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def is_pulled(name: str) -> bool:
+    """Whether the folder of the embedded model `name` exists; says nothing about its files."""
+    return model_folder(name).is_dir()
+
+
+def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | str:
+    """Find a model by embedded name, local folder or hub id, in this order.
+
+    An embedded model is pulled when absent, and pulled again when any of its files no longer has the hash
+    recorded at the pull.
+
+    Returns:
+        A folder, or the hub id unchanged.
+
+    Raises:
+        UnknownName: `name` is none of the three.
+        ModelError: a folder without config.json, or a pull that failed.
+    """
+    text = str(name)
+    if text in EMBEDDED:
+        return _embedded(text, progress)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(
+                f"the folder {folder} holds no config.json, so it is no model; give a transformers folder"
+            )
+        return folder
+    if _HUB_ID.fullmatch(text):
+        return text
+    raise UnknownName(
+        f"unknown model {text!r}: not an embedded name ({', '.join(names())}), "
+        "not an existing folder, not a hub id like org/name"
+    )
+
+
+def _embedded(name: str, progress: Progress | None) -> Path:
+    if not is_pulled(name):
+        return pull(EMBEDDED[name], progress)
+    fault = damage(name)
+    if fault is None:
+        return model_folder(name)
+    (progress or default_progress()).line(f"the cached model {name} is damaged ({fault}); pulling it again")
+    return pull(EMBEDDED[name], progress)
