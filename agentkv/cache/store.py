@@ -1,0 +1,290 @@
+"""One session's cache: pages and slot metadata. The only code that moves keys and values."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from agentkv_kernels import PagedKV, quantize_int8
+from torch import Tensor
+
+from agentkv.cache.arena import DUMMY_PAGE, PageArena
+from agentkv.cache.formats import KVFormat, SlotCaps
+from agentkv.cache.plan import Plan
+from agentkv.cache.region import Region
+from agentkv.errors import PoolExhausted
+
+_GROWTH = 256
+"""Slots by which the metadata of the FP region grows."""
+
+
+class KVStore:
+    """Slots of a session over all layers and KV heads, INT8 slots first, FP slots after them.
+
+    Pages hold payload only; metadata is dense over layers and heads so that every operation runs once for all of
+    them. Slot order is free, since RoPE is baked into the keys: a new token takes the place of an evicted one, or the
+    last slot moves into the hole. Within a region the slots [0, used) are filled.
+
+    Args:
+        arena: where pages come from.
+        caps: the most slots per layer and head, by format.
+        with_mass: whether to keep attention mass per slot.
+
+    Attributes:
+        token_index: [L, H, INT8 cap + FP capacity] int32; −1 where the slot is empty.
+        mass: the same shape, float32, or None.
+        scales: [L, 2, H, INT8 cap] float32: of K and of V.
+        peak_bytes: the most bytes ever resident.
+    """
+
+    def __init__(self, arena: PageArena, caps: SlotCaps, with_mass: bool):
+        layout = arena.layout
+        self.arena = arena
+        self.caps = caps
+        self.fp_capacity = min(caps.fp, _GROWTH)
+        self.fp = Region(arena, KVFormat.FP, self.fp_capacity)
+        self.int8 = Region(arena, KVFormat.INT8_TOKEN, caps.int8)
+        shape = (layout.layers, layout.kv_heads, caps.int8 + self.fp_capacity)
+        self.token_index = torch.full(shape, -1, dtype=torch.int32, device=arena.device)
+        self.mass = torch.zeros(shape, device=arena.device) if with_mass else None
+        self.scales = torch.zeros(layout.layers, 2, layout.kv_heads, caps.int8, device=arena.device)
+        self.peak_bytes = 0
+        self._note_peak()
+
+    # --- what is there -------------------------------------------------------------------------------------------
+
+    @property
+    def int8_slots(self) -> int:
+        """INT8 slots in use, of the head that holds most."""
+        return self.int8.max_used
+
+    @property
+    def fp_slots(self) -> int:
+        return self.fp.max_used
+
+    @property
+    def slots_used(self) -> int:
+        """Slots in use, of the head that holds most."""
+        return int((self.fp.used + self.int8.used).max())
+
+    @property
+    def uniform(self) -> bool:
+        return self.fp.uniform and self.int8.uniform
+
+    def tensors(self) -> list[Tensor]:
+        """The session's live tensors beside its pages."""
+        held = [self.token_index, self.scales, self.fp.half_index, self.int8.half_index]
+        return held if self.mass is None else [*held, self.mass]
+
+    @property
+    def page_bytes_held(self) -> int:
+        return self.fp.page_bytes_held + self.int8.page_bytes_held
+
+    @property
+    def resident_bytes(self) -> int:
+        """Pages held plus metadata, measured from the live tensors."""
+        return self.page_bytes_held + sum(t.nbytes for t in self.tensors())
+
+    def in_use(self, tensor: Tensor) -> Tensor:
+        """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], INT8 slots first."""
+        fp = tensor[..., self.caps.int8 : self.caps.int8 + self.fp_slots]
+        return torch.cat([tensor[..., : self.int8_slots], fp], dim=-1) if self.int8_slots else fp
+
+    def layer_view(self, layer: int, token_index: Tensor, visible_slots: int) -> PagedKV:
+        """Arguments of the attention kernel for one layer; token_index is ``in_use(self.token_index)[layer]``."""
+        return PagedKV(
+            fp_halves=self.fp.halves,
+            fp_index=self.fp.layer_index(layer),
+            fp_slots=self.fp_slots,
+            int8_halves=self.int8.halves,
+            int8_index=self.int8.layer_index(layer),
+            int8_slots=self.int8_slots,
+            scales=self.scales[layer, :, :, : self.int8_slots],
+            token_index=token_index,
+            visible_slots=visible_slots,
+        )
+
+    # --- writing new tokens --------------------------------------------------------------------------------------
+
+    def append(self, first_token: int, n: int) -> Tensor:
+        """Take n empty FP slots at the end of every head for tokens first_token, first_token + 1, ….
+
+        Returns rows [L, 2, H, n] int64 of ``arena.rows(FP)`` where K and V are to be written.
+        Raises PoolExhausted, changing nothing, if pages are lacking.
+        """
+        self._enlarge_fp(self.fp_slots + n)
+        start = self.fp.used
+        self.fp.resize(start + n)
+        self._note_peak()
+        steps = torch.arange(n, device=self.arena.device)
+        slots = torch.from_numpy(start).to(self.arena.device).unsqueeze(-1) + steps
+        tokens = (steps + first_token).to(torch.int32).expand_as(slots)
+        self.token_index.scatter_(-1, slots + self.caps.int8, tokens)
+        return self.fp.rows_of(slots)
+
+    def overwrite(self, victims: Tensor, token: int) -> Tensor:
+        """Steady state: one slot of each head makes room for one token. No host synchronisation.
+
+        A victim among the FP slots is overwritten. A victim among the INT8 slots receives the oldest FP slot,
+        quantised, and the new token takes that FP slot.
+
+        Args:
+            victims: [L, H] int64, in the numbering of slots in use.
+            token: token index of the new token.
+
+        Returns:
+            rows [L, 2, H, 1] as :meth:`append`.
+        """
+        int8_slots = self.int8_slots
+        fp_victim = victims - int8_slots
+        if int8_slots:
+            fp_tokens = self.token_index[..., self.caps.int8 : self.caps.int8 + self.fp_slots]
+            oldest = fp_tokens.argmin(-1)
+            in_int8 = fp_victim < 0
+            self._demote_into(victims, oldest, in_int8)
+            fp_victim = torch.where(in_int8, oldest, fp_victim)
+        slot = (fp_victim + self.caps.int8).unsqueeze(-1)
+        self.token_index.scatter_(-1, slot, token)
+        if self.mass is not None:
+            self.mass.scatter_(-1, slot, 0.0)
+        return self.fp.rows_of(fp_victim.unsqueeze(-1))
+
+    def _demote_into(self, victims: Tensor, oldest: Tensor, chosen: Tensor) -> None:
+        """Quantise FP slot oldest[l, h] into INT8 slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
+        source = self.fp.rows_of(oldest.unsqueeze(-1)).squeeze(-1)  # [L, 2, H]
+        codes, scales = quantize_int8(self.fp.rows[source])
+        int8_slot = victims.clamp_max(self.int8_slots - 1).unsqueeze(-1)
+        target = self.int8.rows_of(int8_slot).squeeze(-1)
+        # Heads that demote nothing write to the dummy page: shapes stay fixed and no host decision is needed.
+        dummy_row = 2 * DUMMY_PAGE * self.int8.page_slots
+        target = torch.where(chosen.unsqueeze(1), target, dummy_row)
+        self.int8.rows.index_copy_(0, target.flatten(), codes.flatten(0, -2))
+        both = int8_slot.unsqueeze(1).expand(-1, 2, -1, -1)
+        kept = self.scales.gather(-1, both)
+        self.scales.scatter_(-1, both, torch.where(chosen[:, None, :, None], scales.unsqueeze(-1), kept))
+        fp_slot = (oldest + self.caps.int8).unsqueeze(-1)
+        for meta in (self.token_index,) if self.mass is None else (self.token_index, self.mass):
+            moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, int8_slot))
+            meta.scatter_(-1, int8_slot, moved)
+
+    def add_mass(self, mass: Tensor, decay: float) -> None:
+        """mass ← decay · mass + new, over the slots in use; new [L, H, S] float32."""
+        assert self.mass is not None
+        split = self.int8_slots
+        for part, new in (
+            (slice(0, split), mass[..., :split]),
+            (slice(self.caps.int8, None), mass[..., split:]),
+        ):
+            stored = self.mass[..., part][..., : new.shape[-1]]
+            stored.mul_(decay).add_(new)
+
+    # --- structural changes --------------------------------------------------------------------------------------
+
+    def apply(self, plan: Plan) -> None:
+        """Evict, quantise and compact, give tail pages back. The plan must have been validated.
+
+        Raises PoolExhausted before anything moves if the INT8 region would need pages that nobody has.
+        """
+        split = self.int8_slots
+        keep_fp, keep_int8 = plan.keep[..., split:], plan.keep[..., :split]
+        demote = plan.demote if plan.demote is not None and bool(plan.demote.any()) else None
+        if demote is not None:
+            keep_fp = keep_fp & ~demote
+        fp_counts, int8_counts = _count(keep_fp), _count(keep_int8)
+        grown = int8_counts if demote is None else int8_counts + _count(demote)
+        self._check_pages(fp_counts, grown)
+        staged = None if demote is None else self._stage(demote)
+        self._compact(self.fp, self.caps.int8, keep_fp, fp_counts)
+        self._compact(self.int8, 0, keep_int8, int8_counts)
+        if staged is not None:
+            self.int8.resize(grown)
+            self._write_staged(staged, int8_counts)
+        self._note_peak()
+
+    def _check_pages(self, fp_counts: np.ndarray, int8_counts: np.ndarray) -> None:
+        wanted = int(self.fp.pages_for(fp_counts).sum() + self.int8.pages_for(int8_counts).sum())
+        available = int(self.fp.held.sum() + self.int8.held.sum()) + self.arena.free_pages
+        if wanted > available:
+            raise PoolExhausted(
+                f"the KV pool is full: quantising needs {wanted - available} more pages of "
+                f"{self.arena.layout.page_bytes} bytes; close idle sessions or enlarge kv_pool"
+            )
+
+    def _stage(self, demote: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """Layer, head, codes [m, 2, D], scales [m, 2] and metadata of the slots to quantise, in row-major order."""
+        layer, head, slot = demote.nonzero(as_tuple=True)
+        codes, scales = quantize_int8(self.fp.rows[self.fp.rows_at(layer, head, slot)])
+        where = (layer, head, slot + self.caps.int8)
+        meta = torch.stack([layer, head, self.token_index[where].long()])
+        return codes, scales, meta, demote.sum(-1), None if self.mass is None else self.mass[where]
+
+    def _write_staged(
+        self, staged: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None], first_slot: np.ndarray
+    ) -> None:
+        codes, scales, (layer, head, tokens), per_head, mass = staged
+        # The k-th demoted slot of a head goes to that head's INT8 slot first_slot + k.
+        begins = per_head.flatten().cumsum(0) - per_head.flatten()
+        rank = torch.arange(len(layer), device=layer.device) - begins[layer * per_head.shape[1] + head]
+        slot = torch.from_numpy(first_slot).to(layer.device)[layer, head] + rank
+        self.int8.rows.index_copy_(0, self.int8.rows_at(layer, head, slot).flatten(), codes.flatten(0, 1))
+        self.scales[layer, :, head, slot] = scales
+        self.token_index[layer, head, slot] = tokens.to(torch.int32)
+        if self.mass is not None and mass is not None:
+            self.mass[layer, head, slot] = mass
+
+    def _compact(self, region: Region, offset: int, keep: Tensor, counts: np.ndarray) -> None:
+        """Move the last kept slots of each head into its holes, then give tail pages back.
+
+        Args:
+            region: the region.
+            offset: where the region's slots begin in the metadata.
+            keep: [L, H, used] bool.
+            counts: [L, H], keep summed.
+        """
+        slots = torch.arange(keep.shape[-1], device=keep.device)
+        inside = slots < torch.from_numpy(counts).to(keep.device).unsqueeze(-1)
+        # A head has as many holes below its new end as kept slots above it, so row-major order pairs them up.
+        layer, head, target = (~keep & inside).nonzero(as_tuple=True)
+        if len(layer):
+            source = (keep & ~inside).nonzero(as_tuple=True)[2]
+            from_rows = region.rows_at(layer, head, source).flatten()
+            to_rows = region.rows_at(layer, head, target).flatten()
+            region.rows.index_copy_(0, to_rows, region.rows[from_rows])
+            for meta in (self.token_index,) if self.mass is None else (self.token_index, self.mass):
+                meta[layer, head, target + offset] = meta[layer, head, source + offset]
+            if region is self.int8:
+                self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
+        width = keep.shape[-1]
+        self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
+        if self.mass is not None:
+            self.mass[..., offset : offset + width].masked_fill_(~inside, 0.0)
+        region.resize(counts)
+
+    # --- size ----------------------------------------------------------------------------------------------------
+
+    def _enlarge_fp(self, slots: int) -> None:
+        """Grow the FP region's metadata (never pages) so that a head can hold ``slots`` FP slots."""
+        if slots <= self.fp_capacity:
+            return
+        capacity = min(self.caps.fp, -(-slots // _GROWTH) * _GROWTH)
+        extra = (*self.token_index.shape[:-1], capacity - self.fp_capacity)
+        self.token_index = torch.cat([self.token_index, self.token_index.new_full(extra, -1)], dim=-1)
+        if self.mass is not None:
+            self.mass = torch.cat([self.mass, self.mass.new_zeros(extra)], dim=-1)
+        self.fp.enlarge(capacity)
+        self.fp_capacity = capacity
+
+    def _note_peak(self) -> None:
+        self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
+
+    def release(self) -> None:
+        """Give every page back; the store is empty afterwards."""
+        nothing = np.zeros_like(self.fp.used)
+        self.fp.resize(nothing)
+        self.int8.resize(nothing)
+        self.token_index.fill_(-1)
+
+
+def _count(mask: Tensor) -> np.ndarray:
+    """True entries along the last dimension, on the host: [L, H] int64."""
+    counts: np.ndarray = mask.sum(-1).cpu().numpy()
+    return counts
