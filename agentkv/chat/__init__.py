@@ -1,0 +1,1 @@
+"""The parts of `ChatAgentKV`: messages, template deltas, sessions, and the thread that owns the engine."""

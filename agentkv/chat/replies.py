@@ -1,0 +1,56 @@
+"""From the items of a call to LangChain's messages and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from agentkv.chat.host import Finished, TextDelta
+
+
+def to_chunk(item: TextDelta | Finished, model: str) -> ChatGenerationChunk:
+    """Text chunks carry text only; the last one carries all metadata, which would add up if repeated."""
+    if isinstance(item, TextDelta):
+        return ChatGenerationChunk(message=AIMessageChunk(content=item.text))
+    message = AIMessageChunk(
+        content="",
+        usage_metadata=_usage(item.metadata),
+        response_metadata=_response_metadata(item.metadata, model),
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message)
+
+
+def to_result(items: Sequence[TextDelta | Finished], model: str) -> ChatResult:
+    """The whole reply; the last of `items` is the Finished one."""
+    text = "".join(item.text for item in items if isinstance(item, TextDelta))
+    metadata = next(item.metadata for item in items if isinstance(item, Finished))
+    message = AIMessage(
+        content=text,
+        usage_metadata=_usage(metadata),
+        response_metadata=_response_metadata(metadata, model),
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _usage(metadata: dict[str, Any]) -> UsageMetadata:
+    prompt, generated = metadata["prompt_tokens"], metadata["generated_tokens"]
+    return UsageMetadata(
+        input_tokens=prompt,
+        output_tokens=generated,
+        total_tokens=prompt + generated,
+        input_token_details=InputTokenDetails(cache_read=metadata["reused_tokens"]),
+    )
+
+
+def _response_metadata(metadata: dict[str, Any], model: str) -> dict[str, Any]:
+    return {
+        "model_name": model,
+        "model_provider": "agentkv",
+        "finish_reason": metadata["finish_reason"],
+        "agentkv": metadata,
+    }

@@ -1,0 +1,102 @@
+"""Which conversations live in the KV pool, and which of them a call continues."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentkv.chat.messages import Turn
+
+
+@dataclass(frozen=True)
+class KVSettings:
+    """How a session keeps its KV; sessions of different settings never mix."""
+
+    policy: str = "full"
+    budget: int | str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> str:
+        """Equal for equal settings."""
+        return json.dumps([self.policy, self.budget, dict(self.options)], sort_keys=True, default=repr)
+
+
+@dataclass
+class ChatSession:
+    """A conversation whose turns are all in the ledger of `kv`."""
+
+    session_id: str
+    anonymous: bool
+    settings: KVSettings
+    kv: Any
+    turns: tuple[Turn, ...] = ()
+
+    def is_prefix_of(self, turns: Sequence[Turn]) -> bool:
+        """Whether `turns` go on where this conversation stands."""
+        return bool(self.turns) and tuple(turns[: len(self.turns)]) == self.turns
+
+
+class SessionTable:
+    """Live chat sessions, least recently used first. Used by the engine's thread only."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str, str], ChatSession] = OrderedDict()
+
+    def __iter__(self) -> Iterator[ChatSession]:
+        return iter(self._sessions.values())
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def by_id(self, settings: KVSettings, session_id: str) -> ChatSession | None:
+        """The session of that id under those settings."""
+        return self._sessions.get((settings.key, session_id))
+
+    def by_prefix(self, settings: KVSettings, turns: Sequence[Turn]) -> ChatSession | None:
+        """The anonymous session that covers most of `turns`."""
+        matches = [
+            session
+            for session in self
+            if session.anonymous and session.settings.key == settings.key and session.is_prefix_of(turns)
+        ]
+        return max(matches, key=lambda session: len(session.turns), default=None)
+
+    def add(self, session: ChatSession) -> None:
+        """Put in a session as the most recently used one."""
+        self._sessions[_key(session)] = session
+
+    def touch(self, session: ChatSession) -> None:
+        """Mark a session as the most recently used one."""
+        self._sessions.move_to_end(_key(session))
+
+    def close(self, session: ChatSession) -> None:
+        """Forget a session and give its pages back."""
+        self._sessions.pop(_key(session), None)
+        session.kv.close()
+
+    def close_oldest(self, keep: ChatSession | None = None) -> bool:
+        """Close the least recently used session other than `keep`; False if there is none."""
+        oldest = next((session for session in self if session is not keep), None)
+        if oldest is not None:
+            self.close(oldest)
+        return oldest is not None
+
+    def limit_anonymous(self, count: int) -> None:
+        """Close the least recently used anonymous sessions beyond `count`."""
+        anonymous = [session for session in self if session.anonymous]
+        for session in anonymous[: max(0, len(anonymous) - count)]:
+            self.close(session)
+
+
+def anonymous_id() -> str:
+    """A fresh id for a session that was asked for without one."""
+    return f"auto-{uuid.uuid4().hex[:12]}"
+
+
+def _key(session: ChatSession) -> tuple[str, str]:
+    return session.settings.key, session.session_id

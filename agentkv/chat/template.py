@@ -1,0 +1,82 @@
+"""Rendering turns to token ids: a whole prompt, or only what a session's ledger still lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from agentkv.chat.messages import Turn
+from agentkv.errors import Unsupported
+
+# For tokenizers that bring no chat template (GPT-2 and other base models).
+FALLBACK_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+# Stands for the last reply when a delta is rendered; private-use characters, so that no text contains it.
+_MARK = "\ue0f1agentkv\ue0f2"
+
+
+class ChatTemplate:
+    """The chat template of one tokenizer.
+
+    A session's ledger is append-only, so history is never rendered again: `delta` renders the turns with the last
+    reply marked and keeps only the text after the mark. Whatever a template does to older turns (dropping
+    thoughts, trimming blanks) therefore cannot disagree with the ledger.
+    """
+
+    def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]):
+        self._tokenizer = tokenizer
+        self._eos_texts = {token: tokenizer.decode([token]) for token in eos_token_ids}
+        self._template = tokenizer.chat_template or FALLBACK_TEMPLATE
+        self._prefix = "" if tokenizer.chat_template else _bos_text(tokenizer)
+
+    def prompt(self, turns: Sequence[Turn]) -> list[int]:
+        """Token ids of a new session: every turn, then the opening of the reply."""
+        return self.encode(self._prefix + self._render(turns))
+
+    def delta(self, turns: Sequence[Turn], covered: int, last_token: int) -> list[int] | None:
+        """Token ids that continue a ledger holding `turns[:covered]`.
+
+        Args:
+            covered: turns in the ledger; the last of them is a reply of the model.
+            last_token: the ledger's last token; if it is an end-of-sequence token, the template's own is left out.
+
+        Returns:
+            None when the template does not show that reply, so that the ledger cannot be continued.
+        """
+        reply = Turn(turns[covered - 1].role, _MARK)
+        text = self._render([*turns[: covered - 1], reply, *turns[covered:]])
+        if text.count(_MARK) != 1:
+            return None
+        return self.encode(self._after_eos(text.partition(_MARK)[2], last_token))
+
+    def _after_eos(self, text: str, last_token: int) -> str:
+        """`text` without a leading end-of-sequence token that the ledger already has."""
+        eos = self._eos_texts.get(last_token)
+        if eos is None:
+            return text
+        before, found, after = text.partition(eos)
+        return after if found and not before.strip() else text
+
+    def _render(self, turns: Iterable[Turn]) -> str:
+        from jinja2 import TemplateError
+
+        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        render: Callable[..., str] = self._tokenizer.apply_chat_template
+        try:
+            return render(messages, chat_template=self._template, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise Unsupported(f"the model's chat template refuses these messages: {error}") from error
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text` as it is."""
+        # The template writes its special tokens itself. `verbose` would warn about long prompts, which the
+        # engine judges by the model's real window.
+        return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _bos_text(tokenizer: Any) -> str:
+    """The beginning-of-sequence token as text, if this tokenizer puts one before plain text."""
+    ids = tokenizer("a")["input_ids"]
+    return tokenizer.bos_token if ids and ids[0] == tokenizer.bos_token_id else ""

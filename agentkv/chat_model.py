@@ -1,0 +1,261 @@
+"""`ChatAgentKV`: a LangChain chat model whose sessions keep their KV inside a budget."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+
+from agentkv.chat.host import ChatHost, ChatRequest, host_of
+from agentkv.chat.messages import to_turns
+from agentkv.chat.pump import arun, run
+from agentkv.chat.replies import to_chunk, to_result
+from agentkv.chat.sessions import KVSettings
+from agentkv.errors import Unsupported
+from agentkv.models.registry import EMBEDDED, model_folder
+
+if TYPE_CHECKING:
+    from agentkv.engine import Engine
+
+_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+_PER_CALL = (*_SAMPLING, "stop", "grammar", "session_id", "model")
+
+
+class ChatAgentKV(BaseChatModel):
+    """A local model as a LangChain chat model, with a KV policy and budget.
+
+    A call continues a session, so that only new messages are prefilled:
+
+    - with `config={"configurable": {"session_id": "..."}}` (or `session_id="..."`), the session of that id; if the
+      messages do not extend it, it starts over and the metadata says `"session": "restarted"`;
+    - without one, the idle session whose messages are the longest prefix of the call's.
+
+    Calls of all instances that share an engine run one after the other on the engine's own thread.
+
+    Per call: `stop`, `grammar` (llguidance Lark; a reply with finish_reason "stop" always matches it),
+    `session_id`, `model` and the sampling fields. Anything else is refused.
+
+    Example:
+        >>> chat = ChatAgentKV(kv_policy="conf-kv", kv_budget="8MiB")
+        >>> chat.invoke("Name a colour.").response_metadata["agentkv"]["resident_kv_bytes"]
+    """
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
+
+    model: str = "smollm2-135m"
+    """Embedded name, model folder, or hub id."""
+    kv_policy: str = "full"
+    kv_budget: int | str | None = None
+    """Per session: tokens (512), bytes ("24MiB") or a share of the window ("25%")."""
+    kv_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the policy."""
+    kv_pool: str | None = None
+    """Size of the pool that all sessions of the engine share."""
+    dtype: str = "auto"
+    device: str = "cpu"
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    max_tokens: int = Field(default=256, ge=1)
+    seed: int | None = None
+    stop: list[str] = Field(default_factory=list)
+    """Not applied to replies under a grammar, which ends the reply itself."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds a call may take, waiting included; then generation is cancelled and TimeoutError raised."""
+    max_anonymous_sessions: int = Field(default=8, ge=0)
+    """Idle sessions kept for prefix matches; the least recently used beyond these are closed."""
+    streaming: bool = False
+    max_retries: int = Field(default=0, ge=0)
+    """Accepted for code written for remote models; a local model has no transport to retry."""
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    """Accepted for code written for remote models; never used."""
+
+    _engine: Any = PrivateAttr(default=None)
+
+    @classmethod
+    def from_engine(cls, engine: Engine, **fields: Any) -> ChatAgentKV:
+        """A chat model over an engine that is already loaded."""
+        chat = cls(model=engine.model_name, **fields)
+        chat._engine = engine
+        return chat
+
+    # --- LangChain's entry points: the session id travels from the config to the call ---
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AIMessage:
+        """See `BaseChatModel.invoke`; reads `configurable.session_id` from the config."""
+        return super().invoke(input, config, **_with_session(config, kwargs))
+
+    async def ainvoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """See `BaseChatModel.ainvoke`; reads `configurable.session_id` from the config."""
+        return await super().ainvoke(input, config, **_with_session(config, kwargs))
+
+    def stream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        """See `BaseChatModel.stream`; closing the iterator cancels generation."""
+        return super().stream(input, config, **_with_session(config, kwargs))
+
+    def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        """See `BaseChatModel.astream`; closing the iterator or cancelling the task cancels generation."""
+        return super().astream(input, config, **_with_session(config, kwargs))
+
+    # --- generation ---
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        host, request = self._host(kwargs), self._request(messages, stop, kwargs)
+        return to_result(list(run(host, request, self.timeout)), host.engine.model_name)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        host, request = await asyncio.to_thread(self._host, kwargs), self._request(messages, stop, kwargs)
+        items = [item async for item in arun(host, request, self.timeout)]
+        return to_result(items, host.engine.model_name)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        host, request = self._host(kwargs), self._request(messages, stop, kwargs)
+        for item in run(host, request, self.timeout):
+            chunk = to_chunk(item, host.engine.model_name)
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        host, request = await asyncio.to_thread(self._host, kwargs), self._request(messages, stop, kwargs)
+        async for item in arun(host, request, self.timeout):
+            chunk = to_chunk(item, host.engine.model_name)
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _request(self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> ChatRequest:
+        from agentkv.engine import SamplingParams
+
+        unknown = sorted(set(kwargs) - set(_PER_CALL))
+        if unknown:
+            raise Unsupported(f"unknown argument {unknown[0]!r}; a call takes {', '.join(_PER_CALL)}")
+        grammar, session_id = kwargs.get("grammar"), kwargs.get("session_id")
+        if grammar is not None and stop:
+            raise Unsupported("a call takes stop strings or a grammar, not both: the grammar ends the reply")
+        if session_id is not None and not (isinstance(session_id, str) and session_id):
+            raise Unsupported(f"session_id must be a non-empty string, not {session_id!r}")
+        sampling = {name: kwargs.get(name, getattr(self, name)) for name in _SAMPLING}
+        stops = () if grammar is not None else tuple(self.stop if stop is None else stop)
+        return ChatRequest(
+            turns=to_turns(messages),
+            settings=self._settings,
+            # A reply without a grammar is never empty: many callers take an empty one for a failure.
+            params=SamplingParams(**sampling, stop=stops, min_tokens=int(grammar is None)),
+            session_id=session_id,
+            grammar=grammar,
+            max_anonymous=self.max_anonymous_sessions,
+        )
+
+    # --- sessions and tokens ---
+
+    def close_session(self, session_id: str) -> bool:
+        """Close a session of this model's policy and budget, giving its KV back.
+
+        Waits for calls that are already queued. Returns whether there was such a session.
+        """
+        return self._host({}).close_session(self._settings, session_id).result()
+
+    async def aclose_session(self, session_id: str) -> bool:
+        """Like `close_session`, without blocking the event loop."""
+        return await asyncio.to_thread(self.close_session, session_id)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Ids of `text` under the model's own tokenizer."""
+        return self._host({}).template.encode(text)
+
+    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Exact number of prompt tokens that `messages` need in a new session."""
+        if tools:
+            raise Unsupported("ChatAgentKV renders no tools, so it cannot count them")
+        return len(self._host({}).template.prompt(to_turns(messages)))
+
+    @property
+    def _settings(self) -> KVSettings:
+        return KVSettings(self.kv_policy, self.kv_budget, self.kv_options)
+
+    def _host(self, kwargs: dict[str, Any]) -> ChatHost:
+        """The host of the engine, loaded at the first call and shared by instances with the same model."""
+        model = kwargs.get("model") or self.model
+        if self._engine is not None and model == self.model:
+            return host_of(self._engine)
+        from agentkv.engine import Engine
+
+        return host_of(Engine.shared(model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool))
+
+    # --- LangChain's bookkeeping ---
+
+    @property
+    def _llm_type(self) -> str:
+        return "agentkv"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        """Everything that changes replies: a response cache must not answer across policies or budgets."""
+        names = ("model", "dtype", "device", "kv_policy", "kv_budget", "kv_options", *_SAMPLING, "stop")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        window = _context_window(self.model)
+        return None if window is None else ModelProfile(max_input_tokens=window, text_outputs=True)
+
+
+def _with_session(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+    session_id = ensure_config(config).get("configurable", {}).get("session_id")
+    return kwargs if session_id is None else {"session_id": session_id, **kwargs}
+
+
+def _context_window(model: str) -> int | None:
+    """The window by the model's config file, if that is on this disk; loads nothing."""
+    folder = model_folder(model) if model in EMBEDDED else Path(model).expanduser()
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return config.get("max_position_embeddings")
