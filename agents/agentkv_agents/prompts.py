@@ -1,0 +1,30 @@
+"""The text that the model reads. It is short on purpose: a small model's window is 8,192 tokens."""
+
+from __future__ import annotations
+
+_SYSTEM = """You control a web browser to do a task. Each message shows the page as it is now.
+Reply with exactly one action and nothing else.
+{actions}
+Task: {intent}"""
+
+_CORRECTION = "{feedback}\nThat was not an action. Reply with exactly one action and nothing else."
+
+
+def system_prompt(actions: str, intent: str) -> str:
+    """The system message: what to do, the actions (`agentkv_envs.action_help`) and the task."""
+    return _SYSTEM.format(actions=actions.strip(), intent=intent.strip())
+
+
+def observation_message(observation_text: str, feedback: str | None = None) -> str:
+    """One page, after a line on what went wrong with the last action, if anything did."""
+    return f"Error: {feedback.strip()}\n{observation_text}" if feedback else observation_text
+
+
+def correction_message(feedback: str) -> str:
+    """The answer to a reply that was no action; the page is not repeated, it is right above."""
+    return _CORRECTION.format(feedback=feedback.strip())
+
+
+def official_message(observation_text: str, previous_action: str | None, feedback: str | None = None) -> str:
+    """The only user message of the `official` history: the page of now and the action before it."""
+    return f"{observation_message(observation_text, feedback)}\nPrevious action: {previous_action or 'none'}"

@@ -1,0 +1,54 @@
+"""Agents that follow a script: the oracle, and the one that gives up at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agentkv_envs import EnvError, parse_action, resolve
+
+from agentkv_agents.base import AgentStep
+
+if TYPE_CHECKING:
+    from agentkv_envs import Observation
+
+
+class OracleAgent:
+    """Replays a task's oracle: actions that name elements by label, looked up on the page they are due.
+
+    An action that does not fit the page is reported as a failed reply, so that a task whose oracle is
+    broken shows as such instead of stopping the run.
+    """
+
+    def __init__(self, oracle: Sequence[str]) -> None:
+        self._left = list(oracle)
+
+    def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
+        """The next action of the oracle; see `Agent.act`."""
+        if not self._left:
+            return AgentStep(None, "", "failed", "the oracle has no action left and the task is not done")
+        text = self._left[0]
+        try:
+            action = resolve(text, observation)
+        except EnvError as error:
+            return AgentStep(None, text, "failed", str(error))
+        del self._left[0]
+        return AgentStep(action, text)
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+class NullAgent:
+    """Stops at once with an empty answer: what a suite gives away for nothing."""
+
+    def __init__(self, style: str) -> None:
+        self._style = style
+
+    def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
+        """`stop []`; see `Agent.act`."""
+        parsed = parse_action("stop []", self._style)
+        return AgentStep(parsed.action, "stop []", parsed.mode, parsed.error)
+
+    def close(self) -> None:
+        """Holds nothing."""

@@ -1,0 +1,54 @@
+"""The browser and the chat models that `agentkv eval` runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agentkv_evals.plan import Arm, EvalPlan
+from agentkv_evals.runner import Backends
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from agentkv_evals.episode import Env
+
+
+def policy_names() -> tuple[str, ...]:
+    """KV policies there are."""
+    from agentkv import policies
+
+    return policies.names()
+
+
+def default_backends(plan: EvalPlan) -> Backends:
+    """`WebEnv` and `ChatAgentKV`, set up as the plan's options say. Nothing is loaded yet."""
+    options = plan.options
+
+    def make_env() -> Env:
+        from agentkv_envs import WebEnv
+
+        return WebEnv(style=options.style, step_timeout_s=options.step_timeout_s)
+
+    def make_model(arm: Arm) -> BaseChatModel:
+        from agentkv.chat_model import ChatAgentKV
+
+        return ChatAgentKV(
+            model=options.model,
+            kv_policy=arm.policy,
+            kv_budget=arm.budget,
+            temperature=0.0,
+            seed=options.seed,
+            dtype=options.dtype,
+        )
+
+    return Backends(make_env, make_model)
+
+
+def check_budgets(arms: Sequence[Arm]) -> None:
+    """Raises AgentKVError for a budget that is none, before any model is loaded."""
+    if any(arm.budget is not None for arm in arms):
+        from agentkv.cache.budget import Budget
+
+        for arm in arms:
+            Budget.parse(arm.budget)

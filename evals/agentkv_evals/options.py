@@ -1,0 +1,73 @@
+"""What `agentkv eval` can be asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentkv_evals.errors import EvalError
+
+DEFAULT_BUDGET = "12MiB"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """One evaluation: which tasks, which agent and model, under which KV policies and budgets.
+
+    The grid is tasks × policies × budgets. `full` has no budget; every budget applies to every other policy
+    (by default one, `DEFAULT_BUDGET`). A budget is tokens ("512"), bytes ("24MiB") or a share ("25%").
+
+    Attributes:
+        tasks: suite with an optional glob over task ids, "vwa75:shopping-00*"; or set `task_file`.
+        limit: only the first so many tasks.
+        seed: seed of the sites' data, of sampling and of the random agent.
+        name: part of the run folder's name; by default the suite's.
+        fresh: start a new run folder instead of continuing the newest one with the same settings.
+        retry_errors: run episodes again that ended as infra_error.
+        step_timeout_s: a page that hangs longer ends its episode as infra_error.
+    """
+
+    tasks: str | None = None
+    task_file: Path | None = None
+    model: str = "smollm2-135m"
+    agent: str = "llm"
+    policies: tuple[str, ...] = ("full",)
+    budgets: tuple[str, ...] = ()
+    limit: int | None = None
+    seed: int = 0
+    runs_dir: Path = Path("runs")
+    name: str | None = None
+    max_steps: int = 30
+    style: str = "label-first"
+    history: str = "append"
+    dtype: str = "auto"
+    json: bool = False
+    fresh: bool = False
+    retry_errors: bool = False
+    step_timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if (self.tasks is None) == (self.task_file is None):
+            raise EvalError("say which tasks to run: either --tasks SUITE[:GLOB] or --task-file FILE")
+        if self.limit is not None and self.limit < 1:
+            raise EvalError(f"--limit must be at least 1, not {self.limit}")
+        if self.max_steps < 1:
+            raise EvalError(f"--max-steps must be at least 1, not {self.max_steps}")
+        if self.step_timeout_s <= 0:
+            raise EvalError(f"the step timeout must be above 0 s, not {self.step_timeout_s}")
+        if not self.policies:
+            raise EvalError("name at least one --policy")
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            raise EvalError(
+                f"--name {self.name!r} becomes part of a folder's name: use up to 64 letters, digits, . _ -"
+            )
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run: `name`, or the suite's, or the task file's."""
+        if self.name is not None:
+            return self.name
+        source = self.task_file.stem if self.task_file is not None else str(self.tasks).partition(":")[0]
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", source).strip("-.")[:64] or "eval"

@@ -1,0 +1,162 @@
+"""Options → the list of episodes. Every name a user can get wrong is checked here, before any model or
+browser is started."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import agentkv_agents
+from agentkv_agents.history import history_names
+from agentkv_envs import STYLES, Task, load_suite, load_task_file
+
+from agentkv_evals.errors import EvalError
+from agentkv_evals.options import DEFAULT_BUDGET, EvalOptions
+
+# The only policy that holds everything, so that a budget means nothing to it.
+REFERENCE_POLICY = "full"
+# Stands where a policy's name would, for agents that have no model.
+NO_POLICY = "none"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One column of the comparison: a policy under a budget (None: unlimited)."""
+
+    policy: str
+    budget: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How reports call it: "conf-kv @ 12MiB"."""
+        return self.policy if self.budget is None else f"{self.policy} @ {self.budget}"
+
+
+@dataclass(frozen=True)
+class PlannedEpisode:
+    """One cell of the grid."""
+
+    task: Task
+    arm: Arm
+    seed: int
+
+    @property
+    def episode_id(self) -> str:
+        """Unique in its run, and a folder's name."""
+        parts = [self.task.task_id, self.arm.policy, self.arm.budget or "all", f"s{self.seed}"]
+        return "__".join(_slug(part) for part in parts)
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """All episodes of a run, task by task, so that a run cut short is still a paired comparison."""
+
+    options: EvalOptions
+    tasks: tuple[Task, ...]
+    arms: tuple[Arm, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def episodes(self) -> tuple[PlannedEpisode, ...]:
+        """Every task under every arm; the arms of one task follow each other."""
+        return tuple(PlannedEpisode(task, arm, self.options.seed) for task in self.tasks for arm in self.arms)
+
+    def settings(self) -> dict[str, Any]:
+        """The part of the configuration that decides what the numbers mean; its hash names the run."""
+        options = self.options
+        return {
+            "agent": options.agent,
+            "model": options.model if self.needs_model else None,
+            "dtype": options.dtype if self.needs_model else None,
+            "arms": [[arm.policy, arm.budget] for arm in self.arms],
+            "tasks": [[task.task_id, _digest(task.raw)] for task in self.tasks],
+            "seed": options.seed,
+            "max_steps": options.max_steps,
+            "style": options.style,
+            "history": options.history,
+            "step_timeout_s": options.step_timeout_s,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits of `settings()`."""
+        return _digest(self.settings())[:8]
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether the agent talks to a language model."""
+        return agentkv_agents.get(self.options.agent).needs_model
+
+
+def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -> EvalPlan:
+    """Checks every name and lays out the grid. `policy_names` is only asked if the agent has a model.
+
+    Raises EvalError, UnknownName or TaskError, each a single line.
+    """
+    agent = agentkv_agents.get(options.agent)
+    _check_choice("--style", options.style, STYLES)
+    _check_choice("--history", options.history, history_names())
+    tasks = _load_tasks(options)
+    if not tasks:
+        raise EvalError(f"no tasks in {options.tasks or options.task_file}")
+    if options.limit is not None:
+        tasks = tasks[: options.limit]
+    if agent.needs_model:
+        arms, notes = _model_arms(options, policy_names())
+    else:
+        arms = (Arm(NO_POLICY),)
+        notes = (f"agent {options.agent!r} has no model: policies and budgets do not apply",)
+    plan = EvalPlan(options, tuple(tasks), arms, notes)
+    _check_unique(plan)
+    return plan
+
+
+def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tuple[Arm, ...], tuple[str, ...]]:
+    for policy in options.policies:
+        _check_choice("--policy", policy, policy_names)
+    policies = list(dict.fromkeys(options.policies))
+    budgeted = [policy for policy in policies if policy != REFERENCE_POLICY]
+    notes = []
+    if budgeted and not options.budgets:
+        notes.append(f"no --budget given: {', '.join(budgeted)} runs with {DEFAULT_BUDGET}")
+    if options.budgets and not budgeted:
+        notes.append(f"--budget does not apply to {REFERENCE_POLICY}, which keeps everything")
+    budgets = list(dict.fromkeys(options.budgets)) or [DEFAULT_BUDGET]
+    # The reference goes first, so that the rows after it can say how much less they hold.
+    arms = [Arm(REFERENCE_POLICY)] if REFERENCE_POLICY in policies else []
+    arms += [Arm(policy, budget) for policy in budgeted for budget in budgets]
+    return tuple(arms), tuple(notes)
+
+
+def _load_tasks(options: EvalOptions) -> list[Task]:
+    if options.task_file is not None:
+        return list(load_task_file(options.task_file))
+    return list(load_suite(str(options.tasks)))
+
+
+def _check_choice(flag: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise EvalError(f"unknown {flag.lstrip('-')} {value!r}; there are: {', '.join(choices)}")
+
+
+def _check_unique(plan: EvalPlan) -> None:
+    seen: dict[str, PlannedEpisode] = {}
+    for episode in plan.episodes:
+        other = seen.setdefault(episode.episode_id, episode)
+        if other is not episode:
+            raise EvalError(
+                f"tasks {other.task.task_id!r} and {episode.task.task_id!r} share one name; rename one of them"
+            )
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text.replace("%", "pct"))[:80]
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

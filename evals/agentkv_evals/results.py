@@ -1,0 +1,82 @@
+"""The row of results.jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentkv_evals.episode import EpisodeResult
+from agentkv_evals.outcomes import success_of
+from agentkv_evals.plan import REFERENCE_POLICY, EvalPlan, PlannedEpisode
+from agentkv_evals.provenance import utc_now
+
+
+def make_row(
+    plan: EvalPlan, episode: PlannedEpisode, result: EpisodeResult, rows: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """One finished episode. Token counts are sums over its steps; `peak_kv_bytes` is the most its session
+    held at any moment, `full_peak_ratio` that divided by the peak of `full` on the same task and seed, found
+    among `rows` (None without one)."""
+    steps = result.steps
+    peak = _last(steps, "peak_kv_bytes")
+    options = plan.options
+    return {
+        "episode_id": episode.episode_id,
+        "task_id": episode.task.task_id,
+        "suite": episode.task.suite,
+        "policy": episode.arm.policy,
+        "budget": episode.arm.budget,
+        "model": options.model if plan.needs_model else None,
+        "agent": options.agent,
+        "style": options.style,
+        "history": options.history,
+        "data_seed": episode.seed,
+        "outcome": str(result.outcome),
+        "reason": result.reason,
+        "success": success_of(result.outcome),
+        "score_parts": result.score_parts,
+        "answer": result.answer,
+        "steps": len(steps),
+        "peak_kv_bytes": peak,
+        "full_peak_ratio": _ratio(episode, peak, rows),
+        "prompt_tokens": _sum(steps, "prompt_tokens"),
+        "reused_tokens": _sum(steps, "reused_tokens"),
+        "new_tokens": _sum(steps, "new_tokens"),
+        "generated_tokens": _sum(steps, "generated_tokens"),
+        "logical_length": _last(steps, "logical_length"),
+        "evicted_tokens": _last(steps, "evicted_tokens"),
+        "quantized_tokens": _last(steps, "quantized_tokens"),
+        "start_ms": result.start_ms,
+        "browser_ms": result.browser_ms,
+        "prefill_ms": _sum(steps, "prefill_ms"),
+        "decode_ms": _sum(steps, "decode_ms"),
+        "agent_ms": _sum(steps, "agent_ms"),
+        "wall_s": result.wall_s,
+        "finished_utc": utc_now(),
+    }
+
+
+def _ratio(episode: PlannedEpisode, peak: int | None, rows: Iterable[dict[str, Any]]) -> float | None:
+    if peak is None:
+        return None
+    if episode.arm.policy == REFERENCE_POLICY:
+        return 1.0
+    key = (REFERENCE_POLICY, episode.task.task_id, episode.seed)
+    for row in rows:
+        if (row["policy"], row["task_id"], row["data_seed"]) == key and row["peak_kv_bytes"]:
+            return peak / row["peak_kv_bytes"]
+    return None
+
+
+def _values(steps: list[dict[str, Any]], name: str) -> list[Any]:
+    return [step[name] for step in steps if step[name] is not None]
+
+
+def _sum(steps: list[dict[str, Any]], name: str) -> Any:
+    values = _values(steps, name)
+    return sum(values) if values else None
+
+
+def _last(steps: list[dict[str, Any]], name: str) -> Any:
+    values = _values(steps, name)
+    return values[-1] if values else None

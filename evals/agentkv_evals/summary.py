@@ -1,0 +1,113 @@
+"""What a run says, in numbers: one entry per arm, one per comparison with `full`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from agentkv_evals.outcomes import Outcome
+from agentkv_evals.plan import REFERENCE_POLICY, Arm
+from agentkv_evals.run_folder import SCHEMA, RunFolder
+from agentkv_evals.stats import mcnemar_exact, mean, wilson
+
+Row = dict[str, Any]
+
+
+def summarize(run: RunFolder) -> dict[str, Any]:
+    """summary.json of a run, finished or not."""
+    config, rows = run.config, list(run.rows().values())
+    arms = arms_of(config)
+    planned = len(config["tasks"])
+    reference = rows_of(rows, Arm(REFERENCE_POLICY))
+    return {
+        "schema": SCHEMA,
+        "run": run.path.name,
+        "planned_episodes": planned * len(arms),
+        "finished_episodes": len(rows),
+        "complete": len(rows) >= planned * len(arms),
+        "arms": [summarize_arm(arm, rows_of(rows, arm), planned, reference) for arm in arms],
+        "paired": [
+            compare(arm, reference, rows_of(rows, arm)) for arm in arms if reference and arm.policy != REFERENCE_POLICY
+        ],
+    }
+
+
+def arms_of(config: dict[str, Any]) -> list[Arm]:
+    """The arms of a run, from its config."""
+    return [Arm(policy, budget) for policy, budget in config["settings"]["arms"]]
+
+
+def rows_of(rows: Iterable[Row], arm: Arm) -> list[Row]:
+    """The rows that belong to an arm."""
+    return [row for row in rows if (row["policy"], row["budget"]) == (arm.policy, arm.budget)]
+
+
+def summarize_arm(arm: Arm, rows: list[Row], planned: int, reference: list[Row]) -> dict[str, Any]:
+    """One arm. The success rate runs over all `planned` tasks: what has no verdict is no success."""
+    won = sum(row["success"] is True for row in rows)
+    peaks = [row["peak_kv_bytes"] for row in rows if row["peak_kv_bytes"] is not None]
+    early = (row["reason"] for row in rows if row["outcome"] == Outcome.EARLY_STOP)
+    return {
+        "policy": arm.policy,
+        "budget": arm.budget,
+        "label": arm.label,
+        "planned": planned,
+        "finished": len(rows),
+        "success": won,
+        "success_rate": won / planned if planned else 0.0,
+        "success_ci95": list(wilson(won, planned)),
+        "outcomes": {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in Outcome},
+        "early_stops": dict(Counter(early)),
+        "mean_peak_kv_bytes": mean(peaks),
+        "max_peak_kv_bytes": max(peaks, default=None),
+        "times_less_kv": times_less(reference, rows),
+        "mean_steps": mean(row["steps"] for row in rows),
+        "mean_wall_s": mean(row["wall_s"] for row in rows),
+        "mean_step_ms": {part: _per_step(rows, f"{part}_ms") for part in ("browser", "prefill", "decode", "agent")},
+        "prompt_tokens": _total(rows, "prompt_tokens"),
+        "reused_tokens": _total(rows, "reused_tokens"),
+        "generated_tokens": _total(rows, "generated_tokens"),
+    }
+
+
+def paired(first: list[Row], second: list[Row]) -> list[tuple[Row, Row]]:
+    """Rows of both arms that ran the same task on the same data."""
+    by_key = {(row["task_id"], row["data_seed"]): row for row in first}
+    pairs = ((by_key.get((row["task_id"], row["data_seed"])), row) for row in second)
+    return [(a, b) for a, b in pairs if a is not None]
+
+
+def times_less(reference: list[Row], rows: list[Row]) -> float | None:
+    """Σ peak(full) / Σ peak(arm) over the tasks both ran; None without any."""
+    peaks = [(a["peak_kv_bytes"], b["peak_kv_bytes"]) for a, b in paired(reference, rows)]
+    peaks = [(a, b) for a, b in peaks if a and b]
+    return sum(a for a, _ in peaks) / sum(b for _, b in peaks) if peaks else None
+
+
+def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
+    """Task by task, an arm against `full`, with McNemar's exact test on the tasks where they differ."""
+    pairs = [(a["success"] is True, b["success"] is True) for a, b in paired(reference, rows)]
+    counts = Counter(pairs)
+    only_full, only_arm = counts[True, False], counts[False, True]
+    return {
+        "policy": arm.policy,
+        "budget": arm.budget,
+        "label": arm.label,
+        "pairs": len(pairs),
+        "both": counts[True, True],
+        "only_full": only_full,
+        "only_this": only_arm,
+        "neither": counts[False, False],
+        "p_mcnemar": mcnemar_exact(only_full, only_arm),
+    }
+
+
+def _per_step(rows: list[Row], name: str) -> float | None:
+    there = [row for row in rows if row[name] is not None and row["steps"]]
+    return sum(row[name] for row in there) / sum(row["steps"] for row in there) if there else None
+
+
+def _total(rows: list[Row], name: str) -> int | None:
+    values = [row[name] for row in rows if row[name] is not None]
+    return sum(values) if values else None
