@@ -1,0 +1,5 @@
+"""`python -m agentkv` is the `agentkv` command."""
+
+from agentkv.cli import main
+
+main()

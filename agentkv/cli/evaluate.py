@@ -1,0 +1,68 @@
+"""`agentkv eval`: episodes in a real browser, then a report of success against KV memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from agentkv_evals.options import EvalOptions
+
+_option = typer.Option
+
+
+def evaluate(
+    tasks: Annotated[str | None, _option(help="Suite, or SUITE:GLOB over task ids.")] = None,
+    task_file: Annotated[Path | None, _option(help="JSON file of tasks, in place of --tasks.")] = None,
+    model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = EvalOptions.model,
+    agent: Annotated[str, _option(help="llm, oracle, random or null.")] = EvalOptions.agent,
+    policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: full]")] = None,
+    budget: Annotated[list[str] | None, _option(help="KV budget of a session: 512, 24MiB or 25%; repeatable.")] = None,
+    limit: Annotated[int | None, _option(help="Only the first so many tasks.")] = None,
+    seed: Annotated[int, _option(help="Seed of the sites' data and of sampling.")] = EvalOptions.seed,
+    runs_dir: Annotated[Path, _option(help="Folder for the run's folder.")] = EvalOptions.runs_dir,
+    name: Annotated[str | None, _option(help="Name of the run. [default: the suite's]")] = None,
+    max_steps: Annotated[int, _option(help="Steps an episode may take.")] = EvalOptions.max_steps,
+    style: Annotated[str, _option(help="Observation style: label-first or vwa.")] = EvalOptions.style,
+    history: Annotated[
+        str, _option(help="append: keep all pages in context; official: the current one.")
+    ] = EvalOptions.history,
+    dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = EvalOptions.dtype,
+    step_timeout: Annotated[
+        float, _option(help="Seconds after which a hung page ends its episode.")
+    ] = EvalOptions.step_timeout_s,
+    fresh: Annotated[bool, _option("--fresh", help="Start a new run instead of going on with the last one.")] = False,
+    retry_errors: Annotated[bool, _option("--retry-errors", help="Repeat episodes that ended as infra_error.")] = False,
+    as_json: Annotated[bool, _option("--json", help="One JSON object per episode, nothing else on stdout.")] = False,
+) -> None:
+    """Run web tasks under KV policies and write a report. The same command goes on where it was interrupted.
+
+    \b
+    Examples:
+      agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget 12MiB
+      agentkv eval --tasks "vwa75:shopping-00*" --agent oracle
+      agentkv eval --task-file my_tasks.json --model ./my-model --limit 3
+    """
+    from agentkv_evals.cli import run_eval
+
+    options = EvalOptions(
+        tasks=tasks,
+        task_file=task_file,
+        model=model,
+        agent=agent,
+        policies=tuple(policy or EvalOptions.policies),
+        budgets=tuple(budget or ()),
+        limit=limit,
+        seed=seed,
+        runs_dir=runs_dir,
+        name=name,
+        max_steps=max_steps,
+        style=style,
+        history=history,
+        dtype=dtype,
+        json=as_json,
+        fresh=fresh,
+        retry_errors=retry_errors,
+        step_timeout_s=step_timeout,
+    )
+    raise typer.Exit(run_eval(options))
