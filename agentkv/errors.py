@@ -16,15 +16,21 @@ class BudgetTooSmall(AgentKVError):
 
 
 class ContextOverflow(AgentKVError):
-    """The prompt does not fit the model's context window.
+    """The prompt does not fit the model's context window, or the budget of a policy that drops nothing.
 
     Attributes:
         prompt_tokens: tokens the session would hold, the prompt included.
-        limit: tokens that the model's window holds.
+        limit: the most it can hold.
     """
 
-    def __init__(self, prompt_tokens: int, limit: int, hint: str = "shorten the prompt or start a new session"):
-        super().__init__(f"the prompt needs {prompt_tokens} tokens but the model's window holds {limit}; {hint}")
+    def __init__(
+        self,
+        prompt_tokens: int,
+        limit: int,
+        hint: str = "shorten the prompt or start a new session",
+        what: str = "the model's window",
+    ):
+        super().__init__(f"the session needs {prompt_tokens} tokens but {what} holds {limit}; {hint}")
         self.prompt_tokens = prompt_tokens
         self.limit = limit
 

@@ -49,11 +49,11 @@ class Region:
     def pages_for(self, counts: np.ndarray) -> np.ndarray:
         return -(-counts // self.page_slots)
 
-    def enlarge(self, cap: int) -> None:
-        """Make room in the index for ``cap`` slots; no page is taken."""
-        extra = self.arena.layout.pages_for(cap, self.fmt) - self.half_index.shape[-1]
-        if extra > 0:
-            self.half_index = torch.cat([self.half_index, self._empty_index(extra)], dim=-1)
+    def set_capacity(self, cap: int) -> None:
+        """Make the index as wide as ``cap`` slots need; held pages must fit, and none is taken."""
+        pages = self.arena.layout.pages_for(cap, self.fmt)
+        extra = max(0, pages - self.half_index.shape[-1])
+        self.half_index = torch.cat([self.half_index[..., :pages], self._empty_index(extra)], dim=-1)
 
     def resize(self, counts: np.ndarray) -> None:
         """Hold exactly the pages for ``counts`` [L, H] slots: take or give back pages, and set ``used``.

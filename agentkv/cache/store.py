@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from agentkv_kernels import PagedKV, quantize_int8
@@ -15,6 +17,8 @@ from agentkv.errors import PoolExhausted
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""
+_NEVER = torch.iinfo(torch.int32).max
+"""A token index above every real one."""
 
 
 class KVStore:
@@ -26,27 +30,32 @@ class KVStore:
 
     Args:
         arena: where pages come from.
-        caps: the most slots per layer and head, by format.
+        caps: the most slots per layer and head, by format, once slots are quantised.
+        dense_slots: the most FP slots until then; the INT8 region does not exist before the first demotion.
         with_mass: whether to keep attention mass per slot.
 
     Attributes:
-        token_index: [L, H, INT8 cap + FP capacity] int32; −1 where the slot is empty.
+        int8_cap: slots of the INT8 region, 0 before the first demotion.
+        fp_cap: the most FP slots for now.
+        token_index: [L, H, int8_cap + FP capacity] int32; −1 where the slot is empty.
         mass: the same shape, float32, or None.
-        scales: [L, 2, H, INT8 cap] float32: of K and of V.
+        scales: [L, 2, H, int8_cap] float32: of K and of V.
         peak_bytes: the most bytes ever resident.
     """
 
-    def __init__(self, arena: PageArena, caps: SlotCaps, with_mass: bool):
+    def __init__(self, arena: PageArena, caps: SlotCaps, dense_slots: int, with_mass: bool):
         layout = arena.layout
         self.arena = arena
-        self.caps = caps
-        self.fp_capacity = min(caps.fp, _GROWTH)
-        self.fp = Region(arena, KVFormat.FP, self.fp_capacity)
-        self.int8 = Region(arena, KVFormat.INT8_TOKEN, caps.int8)
-        shape = (layout.layers, layout.kv_heads, caps.int8 + self.fp_capacity)
+        self._caps = caps
+        self.int8_cap = 0
+        self.fp_cap = dense_slots
+        self._fp_capacity = min(dense_slots, _GROWTH)
+        self.fp = Region(arena, KVFormat.FP, self._fp_capacity)
+        self.int8 = Region(arena, KVFormat.INT8_TOKEN, 0)
+        shape = (layout.layers, layout.kv_heads, self._fp_capacity)
         self.token_index = torch.full(shape, -1, dtype=torch.int32, device=arena.device)
         self.mass = torch.zeros(shape, device=arena.device) if with_mass else None
-        self.scales = torch.zeros(layout.layers, 2, layout.kv_heads, caps.int8, device=arena.device)
+        self.scales = torch.zeros(layout.layers, 2, layout.kv_heads, 0, device=arena.device)
         self.peak_bytes = 0
         self._note_peak()
 
@@ -86,7 +95,7 @@ class KVStore:
 
     def in_use(self, tensor: Tensor) -> Tensor:
         """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], INT8 slots first."""
-        fp = tensor[..., self.caps.int8 : self.caps.int8 + self.fp_slots]
+        fp = tensor[..., self.int8_cap : self.int8_cap + self.fp_slots]
         return torch.cat([tensor[..., : self.int8_slots], fp], dim=-1) if self.int8_slots else fp
 
     def layer_view(self, layer: int, token_index: Tensor, visible_slots: int) -> PagedKV:
@@ -118,7 +127,7 @@ class KVStore:
         steps = torch.arange(n, device=self.arena.device)
         slots = torch.from_numpy(start).to(self.arena.device).unsqueeze(-1) + steps
         tokens = (steps + first_token).to(torch.int32).expand_as(slots)
-        self.token_index.scatter_(-1, slots + self.caps.int8, tokens)
+        self.token_index.scatter_(-1, slots + self.int8_cap, tokens)
         return self.fp.rows_of(slots)
 
     def overwrite(self, victims: Tensor, token: int) -> Tensor:
@@ -137,12 +146,12 @@ class KVStore:
         int8_slots = self.int8_slots
         fp_victim = victims - int8_slots
         if int8_slots:
-            fp_tokens = self.token_index[..., self.caps.int8 : self.caps.int8 + self.fp_slots]
-            oldest = fp_tokens.argmin(-1)
+            fp_tokens = self.token_index[..., self.int8_cap : self.int8_cap + self.fp_slots]
+            oldest = fp_tokens.masked_fill(fp_tokens < 0, _NEVER).argmin(-1)
             in_int8 = fp_victim < 0
             self._demote_into(victims, oldest, in_int8)
             fp_victim = torch.where(in_int8, oldest, fp_victim)
-        slot = (fp_victim + self.caps.int8).unsqueeze(-1)
+        slot = (fp_victim + self.int8_cap).unsqueeze(-1)
         self.token_index.scatter_(-1, slot, token)
         if self.mass is not None:
             self.mass.scatter_(-1, slot, 0.0)
@@ -161,8 +170,8 @@ class KVStore:
         both = int8_slot.unsqueeze(1).expand(-1, 2, -1, -1)
         kept = self.scales.gather(-1, both)
         self.scales.scatter_(-1, both, torch.where(chosen[:, None, :, None], scales.unsqueeze(-1), kept))
-        fp_slot = (oldest + self.caps.int8).unsqueeze(-1)
-        for meta in (self.token_index,) if self.mass is None else (self.token_index, self.mass):
+        fp_slot = (oldest + self.int8_cap).unsqueeze(-1)
+        for meta in self._slot_metadata():
             moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, int8_slot))
             meta.scatter_(-1, int8_slot, moved)
 
@@ -172,7 +181,7 @@ class KVStore:
         split = self.int8_slots
         for part, new in (
             (slice(0, split), mass[..., :split]),
-            (slice(self.caps.int8, None), mass[..., split:]),
+            (slice(self.int8_cap, None), mass[..., split:]),
         ):
             stored = self.mass[..., part][..., : new.shape[-1]]
             stored.mul_(decay).add_(new)
@@ -193,9 +202,10 @@ class KVStore:
         grown = int8_counts if demote is None else int8_counts + _count(demote)
         self._check_pages(fp_counts, grown)
         staged = None if demote is None else self._stage(demote)
-        self._compact(self.fp, self.caps.int8, keep_fp, fp_counts)
+        self._compact(self.fp, self.int8_cap, keep_fp, fp_counts)
         self._compact(self.int8, 0, keep_int8, int8_counts)
         if staged is not None:
+            self._open_int8_region()
             self.int8.resize(grown)
             self._write_staged(staged, int8_counts)
         self._note_peak()
@@ -213,7 +223,7 @@ class KVStore:
         """Layer, head, codes [m, 2, D], scales [m, 2] and metadata of the slots to quantise, in row-major order."""
         layer, head, slot = demote.nonzero(as_tuple=True)
         codes, scales = quantize_int8(self.fp.rows[self.fp.rows_at(layer, head, slot)])
-        where = (layer, head, slot + self.caps.int8)
+        where = (layer, head, slot + self.int8_cap)
         meta = torch.stack([layer, head, self.token_index[where].long()])
         return codes, scales, meta, demote.sum(-1), None if self.mass is None else self.mass[where]
 
@@ -249,7 +259,7 @@ class KVStore:
             from_rows = region.rows_at(layer, head, source).flatten()
             to_rows = region.rows_at(layer, head, target).flatten()
             region.rows.index_copy_(0, to_rows, region.rows[from_rows])
-            for meta in (self.token_index,) if self.mass is None else (self.token_index, self.mass):
+            for meta in self._slot_metadata():
                 meta[layer, head, target + offset] = meta[layer, head, source + offset]
             if region is self.int8:
                 self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
@@ -263,15 +273,36 @@ class KVStore:
 
     def _enlarge_fp(self, slots: int) -> None:
         """Grow the FP region's metadata (never pages) so that a head can hold ``slots`` FP slots."""
-        if slots <= self.fp_capacity:
+        if slots <= self._fp_capacity:
             return
-        capacity = min(self.caps.fp, -(-slots // _GROWTH) * _GROWTH)
-        extra = (*self.token_index.shape[:-1], capacity - self.fp_capacity)
-        self.token_index = torch.cat([self.token_index, self.token_index.new_full(extra, -1)], dim=-1)
+        capacity = min(self.fp_cap, -(-slots // _GROWTH) * _GROWTH)
+        extra = capacity - self._fp_capacity
+        self._relay(lambda old, empty: torch.cat([old, empty(extra)], dim=-1))
+        self.fp.set_capacity(capacity)
+        self._fp_capacity = capacity
+
+    def _open_int8_region(self) -> None:
+        """Before the first slots are quantised: lay the metadata out for both regions. FP is already compact."""
+        if self.int8_cap:
+            return
+        caps = self._caps
+        kept = self.fp_slots
+        self._relay(lambda old, empty: torch.cat([empty(caps.int8), old[..., :kept], empty(caps.fp - kept)], dim=-1))
+        self.scales = self.scales.new_zeros(*self.scales.shape[:-1], caps.int8)
+        self.fp.set_capacity(caps.fp)
+        self.int8.set_capacity(caps.int8)
+        self.int8_cap, self.fp_cap, self._fp_capacity = caps.int8, caps.fp, caps.fp
+
+    def _slot_metadata(self) -> tuple[Tensor, ...]:
+        return (self.token_index,) if self.mass is None else (self.token_index, self.mass)
+
+    def _relay(self, arrange: Callable[[Tensor, Callable[[int], Tensor]], Tensor]) -> None:
+        """Rebuild each slot metadata tensor: arrange(old, empty) with empty(n) making n empty slots."""
+        shape = self.token_index.shape[:-1]
+        self.token_index = arrange(self.token_index, lambda n: self.token_index.new_full((*shape, n), -1))
         if self.mass is not None:
-            self.mass = torch.cat([self.mass, self.mass.new_zeros(extra)], dim=-1)
-        self.fp.enlarge(capacity)
-        self.fp_capacity = capacity
+            mass = self.mass
+            self.mass = arrange(mass, lambda n: mass.new_zeros((*shape, n)))
 
     def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)

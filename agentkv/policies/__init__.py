@@ -1,1 +1,19 @@
-"""."""
+"""KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
+
+from agentkv.policies import conf_kv, full, h2o, random, streaming_llm, window
+from agentkv.policies.base import Policy
+from agentkv.policies.registry import build, describe, names, register
+
+__all__ = [
+    "Policy",
+    "build",
+    "conf_kv",
+    "describe",
+    "full",
+    "h2o",
+    "names",
+    "random",
+    "register",
+    "streaming_llm",
+    "window",
+]

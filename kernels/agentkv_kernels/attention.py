@@ -7,7 +7,9 @@ token index of each slot, never by where the slot lies.
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -165,20 +167,22 @@ def _add_mass(mass: Tensor, probs: Tensor, weights: Tensor, queries_left: int) -
     mass += torch.einsum("hgqs,q->hs", probs[:, :, skipped:], tile_weights).float()
 
 
-_buffers = threading.local()
+class _Buffers(threading.local):
+    def __init__(self) -> None:
+        self.by_use: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
 
-def _scratch(name: str, shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tensor:
-    """A reused buffer of this thread, valid until the next request under the same name.
+_buffers = _Buffers()
+
+
+def _scratch(use: str, shape: Sequence[int], like: Tensor) -> Tensor:
+    """A buffer of this thread, valid until the next request for the same use.
 
     Fresh memory of several MiB costs more in page faults than the arithmetic that fills it.
     """
-    key = (name, like.dtype, like.device)
-    size = 1
-    for extent in shape:
-        size *= extent
-    buffer = _buffers.__dict__.get(key)
+    key = (use, like.dtype, like.device)
+    size = math.prod(shape)
+    buffer = _buffers.by_use.get(key)
     if buffer is None or buffer.numel() < size:
-        buffer = torch.empty(size, dtype=like.dtype, device=like.device)
-        _buffers.__dict__[key] = buffer
-    return buffer[:size].view(shape)
+        buffer = _buffers.by_use[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+    return buffer[:size].view(*shape)

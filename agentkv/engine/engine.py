@@ -1,0 +1,165 @@
+"""The engine: one model, one page pool, many sessions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import psutil
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentkv.cache.adapter import PagedModel
+from agentkv.cache.arena import PageArena
+from agentkv.cache.budget import Budget, BudgetLike
+from agentkv.engine.loading import eos_token_ids, load_model
+from agentkv.engine.reply import Constraint, Reply, TokenEvent
+from agentkv.engine.sampling import SamplingParams
+from agentkv.engine.session import Session
+from agentkv.errors import AgentKVError, ContextOverflow
+from agentkv.models import resolve_model
+from agentkv.policies import build
+
+_POOL_WINDOWS = 8
+"""The default pool holds so many sessions of full KV at the model's window…"""
+_POOL_SHARE = 0.4
+"""…or this share of the memory that is free when the model is loaded, whichever is less."""
+
+
+class Engine:
+    """Runs one model on pages.
+
+    Args:
+        model: a causal language model of transformers, in evaluation mode. Its attention implementation is switched.
+        tokenizer: its tokenizer.
+        name: how to call the model in reports.
+        kv_pool: bytes reserved for all sessions, as "2GiB"; None chooses by the model's window and the free memory.
+
+    Attributes:
+        context_window: tokens a session may see.
+        arena: the page pool.
+        eos_token_ids: tokens that end a reply.
+    """
+
+    _shared: ClassVar[dict[tuple[str, str, str, str | None], Engine]] = {}
+    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str, kv_pool: str | int | None = None):
+        self.model_name = name
+        self.tokenizer = tokenizer
+        self.context_window: int = model.config.get_text_config().max_position_embeddings
+        self.eos_token_ids = eos_token_ids(model, tokenizer)
+        self._paged = PagedModel(model)
+        self.layout = self._paged.layout
+        self.device = self._paged.device
+        self.arena = PageArena(self.layout, self._pool_bytes(kv_pool), self.device)
+        self._forward_lock = threading.Lock()
+
+    @classmethod
+    def load(cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | int | None = None) -> Engine:
+        """Load an embedded model by name (pulled if absent), a local folder or a hub id.
+
+        Raises:
+            UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
+        """
+        loaded, tokenizer = load_model(resolve_model(model), dtype, torch.device(device))
+        return cls(loaded, tokenizer, model, kv_pool)
+
+    @classmethod
+    def shared(cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | None = None) -> Engine:
+        """As :meth:`load`, but one engine per process for the same arguments."""
+        key = (model, dtype, device, kv_pool)
+        with cls._shared_lock:
+            if key not in cls._shared:
+                cls._shared[key] = cls.load(model, dtype=dtype, device=device, kv_pool=kv_pool)
+            return cls._shared[key]
+
+    def _pool_bytes(self, kv_pool: str | int | None) -> int:
+        if kv_pool is None:
+            free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
+            windows = _POOL_WINDOWS * self.context_window * self.layout.token_bytes
+            return min(windows, int(_POOL_SHARE * free))
+        size = Budget.parse(f"{kv_pool}B" if isinstance(kv_pool, int) else kv_pool).bytes
+        if size is None:
+            raise AgentKVError(f"kv_pool {kv_pool!r} must be in bytes, as in 2GiB")
+        return size
+
+    def open_session(self, policy: str = "full", budget: BudgetLike = None, **options: object) -> Session:
+        """A new, empty session.
+
+        Args:
+            policy: name of a registered policy.
+            budget: tokens (512), bytes ("24MiB"), share of full KV at the model's window ("25%"), or None.
+            options: of the policy.
+
+        Raises:
+            UnknownName: no such policy.
+            BudgetTooSmall: the policy's protected set does not fit.
+            AgentKVError: a budget or option that is not understood.
+        """
+        return Session(self.arena, build(policy, **options), budget, self.context_window)
+
+    def generate(
+        self,
+        session: Session,
+        new_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        constraint: Constraint | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[TokenEvent]:
+        """Append ``new_ids`` to the session and generate a reply, which is appended too.
+
+        Only tokens that are not in the cache yet are computed. Closing the iterator ends the reply; a cancelled one
+        leaves the session usable.
+
+        Raises:
+            ContextOverflow: the tokens do not fit the window, or the budget of a policy that drops nothing. The
+                session is as it was.
+            AgentKVError: nothing to compute, or the session is in use or closed.
+        """
+        if not new_ids and not session.waiting:
+            raise AgentKVError("there are no tokens to compute: pass at least one new token")
+        needed = len(session.ledger) + len(new_ids)
+        if needed > session.token_limit:
+            raise _overflow(session, needed, self.context_window)
+        reply = Reply(self, session, params or SamplingParams(), constraint, cancel)
+        return reply.events(list(new_ids))
+
+    def compute_waiting(self, session: Session, cancel: threading.Event | None = None) -> Tensor | None:
+        """Put the session's waiting tokens into its cache, chunk by chunk.
+
+        Returns the logits [V] after the last one, or None if cancelled between chunks; what was computed stays.
+
+        Raises:
+            PoolExhausted: no pages left; the session is whole and the call can be repeated.
+        """
+        logits = None
+        while waiting := session.waiting:
+            if cancel is not None and cancel.is_set():
+                return None
+            chunk = waiting[: session.cache.chunk(len(waiting))]
+            with self._forward_lock:
+                step = session.cache.begin(len(chunk))
+                try:
+                    logits = self._paged.forward(torch.tensor(chunk, device=self.device), step)
+                except BaseException:
+                    # Slots were taken whose keys were never written; nothing can be trusted any more.
+                    session.close()
+                    raise
+                session.cache.commit(step)
+                session.timings.forward_passes += 1
+        return logits
+
+
+def _overflow(session: Session, needed: int, window: int) -> ContextOverflow:
+    if session.token_limit == window:
+        return ContextOverflow(needed, window)
+    hint = f"policy {session.policy.name!r} drops nothing: raise the budget or choose an evicting policy"
+    return ContextOverflow(needed, session.token_limit, hint, what="its budget")
+
+
+def _free_memory() -> int:
+    free: int = psutil.virtual_memory().available
+    return free

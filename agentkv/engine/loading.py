@@ -1,0 +1,77 @@
+"""Load a transformers model and tokenizer, or say in one line why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as hf_logging
+
+from agentkv.cache.adapter import layout_of
+from agentkv.errors import AgentKVError, ModelError
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[PreTrainedModel, Any]:
+    """Model in evaluation mode on the device, and its tokenizer.
+
+    Args:
+        source: folder or hub id.
+        dtype: "auto" is the checkpoint's own, or float32 where a CPU has no bfloat16 arithmetic.
+        device: where to put it.
+
+    Raises:
+        ModelError: not found, not readable, not a causal language model.
+        Unsupported: an architecture this runtime does not handle, told before the weights are read.
+    """
+    try:
+        config = AutoConfig.from_pretrained(source)
+        chosen = choose_dtype(dtype, getattr(config, "dtype", None), device)
+        layout_of(config, chosen)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        with _no_progress_bar():
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=chosen)
+    except AgentKVError:
+        raise
+    except Exception as error:  # transformers raises anything from OSError to KeyError for a bad checkpoint
+        reason = " ".join(str(error).split())
+        raise ModelError(f"cannot load the model {str(source)!r}: {type(error).__name__}: {reason[:300]}") from error
+    model.to(str(device))  # type: ignore[arg-type]  # its annotation lost the overloads of nn.Module.to
+    return model.eval(), tokenizer
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """A load of a second or two needs no bar, and one on standard error would break plain logs."""
+    was_on = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            hf_logging.enable_progress_bar()
+
+
+def choose_dtype(wanted: str, checkpoint: torch.dtype | None, device: torch.device) -> torch.dtype:
+    """Resolve a dtype name; raises ModelError if there is no such dtype."""
+    if wanted != "auto":
+        if wanted not in _DTYPES:
+            raise ModelError(f"unknown dtype {wanted!r}; dtypes: auto, {', '.join(_DTYPES)}")
+        return _DTYPES[wanted]
+    chosen = checkpoint if checkpoint in _DTYPES.values() else torch.float32
+    slow = chosen in (torch.bfloat16, torch.float16) and device.type == "cpu"
+    if slow and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return torch.float32
+    return chosen or torch.float32
+
+
+def eos_token_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end a reply: the generation config's and the tokenizer's."""
+    configured = model.generation_config.eos_token_id if model.generation_config is not None else None
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(token for token in (*listed, getattr(tokenizer, "eos_token_id", None)) if token is not None)

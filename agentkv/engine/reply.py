@@ -1,0 +1,163 @@
+"""The decode loop of one reply."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from agentkv.engine.sampling import Sampler, SamplingParams
+from agentkv.engine.session import Session, Timings
+from agentkv.engine.text import TextStream
+from agentkv.policies.confidence import confidence
+
+if TYPE_CHECKING:
+    from agentkv.engine.engine import Engine
+
+
+class Constraint(Protocol):
+    """Says which tokens may come next. Serves one reply."""
+
+    @property
+    def done(self) -> bool:
+        """Nothing may follow."""
+        ...
+
+    def mask(self, logits: Tensor) -> Tensor:
+        """Logits [V] with forbidden tokens at −inf."""
+        ...
+
+    def accept(self, token_id: int) -> None:
+        """Advance by one token."""
+        ...
+
+    def forced(self) -> list[int]:
+        """Tokens that must come next; they are not accepted yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class TokenEvent:
+    """One step of a reply.
+
+    Attributes:
+        token_ids: what was added to the ledger: the sampled token and those a grammar forced after it.
+        text: text that became certain with it; what may yet become a stop string is held back.
+        finish_reason: "stop", "length", "cancelled" or "context_full" on the last event, None before.
+        confidence: of the model in the sampled token, where the policy asks for it.
+    """
+
+    token_ids: tuple[int, ...] = ()
+    text: str = ""
+    finish_reason: str | None = None
+    confidence: float | None = None
+
+
+class Reply:
+    """Generates one reply into a session; see :meth:`Engine.generate`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        params: SamplingParams,
+        constraint: Constraint | None,
+        cancel: threading.Event | None,
+    ):
+        self._engine = engine
+        self._session = session
+        self._params = params
+        self._constraint = constraint
+        self._cancel = cancel
+        self._text = TextStream(engine.tokenizer, params.stop)
+        self._sampler = Sampler(params, engine.eos_token_ids, engine.device)
+        self._generated = 0
+
+    def events(self, new_ids: list[int]) -> Iterator[TokenEvent]:
+        """Append the new tokens, then alternate between computing what waits and choosing what follows."""
+        session = self._session
+        with session.exclusive():
+            session.timings = Timings(
+                reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids)
+            )
+            session.ledger.extend(new_ids)
+            # What a grammar forces at the start is computed together with the prompt.
+            tokens, certainty = self._add([]), None
+            while True:
+                reason = self._finish_reason(tokens)
+                delta = self._text.push([t for t in tokens if t not in self._engine.eos_token_ids])
+                if self._text.stopped:
+                    reason = "stop"
+                if reason is not None:
+                    delta += self._text.flush()
+                if tokens or reason is not None:
+                    yield TokenEvent(tuple(tokens), delta, reason, certainty)
+                if reason is not None:
+                    return
+                logits = self._compute()
+                if logits is None:
+                    yield TokenEvent(text=self._text.flush(), finish_reason="cancelled")
+                    return
+                started = time.perf_counter()
+                sampled, certainty = self._choose(logits)
+                tokens = self._add([sampled])
+                session.timings.decode_ms += 1e3 * (time.perf_counter() - started)
+
+    def _compute(self) -> Tensor | None:
+        started = time.perf_counter()
+        timings = self._session.timings
+        logits = self._engine.compute_waiting(self._session, self._cancel)
+        elapsed = 1e3 * (time.perf_counter() - started)
+        if self._generated and timings.prefill_ms:
+            timings.decode_ms += elapsed
+        else:
+            timings.prefill_ms += elapsed
+        return logits
+
+    def _choose(self, logits: Tensor) -> tuple[int, float | None]:
+        """Sample the next token; the model's confidence is taken before the grammar masks anything."""
+        measured = confidence(logits) if self._session.policy.needs_confidence else None
+        if self._constraint is not None:
+            logits = self._constraint.mask(logits)
+        token = self._sampler.draw(logits, self._generated)
+        if measured is None:
+            return int(token), None
+        # One copy to the host per step; a float64 holds every token id exactly.
+        number, certainty = torch.stack((token.double(), measured.double())).tolist()
+        self._session.cache.confidence = certainty
+        return int(number), certainty
+
+    def _add(self, sampled: list[int]) -> list[int]:
+        """Append sampled tokens and those the grammar forces after them, as far as there is room."""
+        tokens = list(sampled)
+        ended = any(token in self._engine.eos_token_ids for token in sampled)
+        if self._constraint is not None and not ended:
+            for token in sampled:
+                self._constraint.accept(token)
+            while not self._constraint.done and (forced := self._constraint.forced()):
+                for token in forced:
+                    self._constraint.accept(token)
+                tokens.extend(forced)
+        session = self._session
+        room = min(self._params.max_tokens - self._generated, session.token_limit - len(session.ledger))
+        tokens = tokens[:room]
+        session.ledger.extend(tokens)
+        self._generated += len(tokens)
+        session.timings.generated_tokens = self._generated
+        return tokens
+
+    def _finish_reason(self, tokens: list[int]) -> str | None:
+        if any(token in self._engine.eos_token_ids for token in tokens):
+            return "stop"
+        if self._constraint is not None and self._constraint.done:
+            return "stop"
+        if self._generated >= self._params.max_tokens:
+            return "length"
+        if len(self._session.ledger) >= self._session.token_limit:
+            return "context_full"
+        return None

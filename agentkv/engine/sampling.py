@@ -1,0 +1,81 @@
+"""How the next token is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentkv.errors import AgentKVError
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """Decoding parameters of one reply.
+
+    Attributes:
+        max_tokens: the most tokens to generate.
+        temperature: 0 is greedy.
+        top_p: nucleus: the smallest set of tokens whose probability reaches top_p.
+        top_k: only the k likeliest tokens; 0 is all.
+        seed: makes sampling repeatable; None draws a fresh one.
+        stop: strings that end the reply; they are not part of it.
+        min_tokens: an end of sequence is not sampled before so many tokens.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    min_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        rules = (
+            (self.max_tokens >= 1, f"max_tokens must be at least 1, not {self.max_tokens}"),
+            (self.temperature >= 0, f"temperature must be 0 or above, not {self.temperature}"),
+            (0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}"),
+            (self.top_k >= 0, f"top_k must be 0 or above, not {self.top_k}"),
+            (self.min_tokens >= 0, f"min_tokens must be 0 or above, not {self.min_tokens}"),
+            (all(self.stop), "an empty stop string would end every reply at once"),
+        )
+        for holds, message in rules:
+            if not holds:
+                raise AgentKVError(message)
+
+
+class Sampler:
+    """Draws tokens for one reply."""
+
+    def __init__(self, params: SamplingParams, eos_token_ids: Collection[int], device: torch.device):
+        self._params = params
+        self._eos = torch.tensor(sorted(eos_token_ids), dtype=torch.long, device=device)
+        self._generator = torch.Generator(device=device)
+        if params.seed is None:
+            self._generator.seed()
+        else:
+            self._generator.manual_seed(params.seed)
+
+    def draw(self, logits: Tensor, generated: int) -> Tensor:
+        """The next token, a scalar int64 tensor, from logits [V]; −inf marks what must not come."""
+        if generated < self._params.min_tokens:
+            logits = logits.index_fill(0, self._eos, float("-inf"))
+        if self._params.temperature == 0:
+            return logits.argmax()
+        return torch.multinomial(self._distribution(logits.float()), 1, generator=self._generator)[0]
+
+    def _distribution(self, logits: Tensor) -> Tensor:
+        params = self._params
+        logits = logits / params.temperature
+        if 0 < params.top_k < len(logits):
+            logits = logits.masked_fill(logits < logits.topk(params.top_k).values[-1], float("-inf"))
+        probs = torch.softmax(logits, dim=-1)
+        if params.top_p < 1:
+            ordered, order = probs.sort(descending=True)
+            # A token stays while those before it have not reached top_p; the first always stays.
+            outside = ordered.cumsum(0) - ordered >= params.top_p
+            probs = probs.index_fill(0, order[outside], 0.0)
+        return probs

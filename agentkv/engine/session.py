@@ -1,0 +1,122 @@
+"""A session: the tokens it has seen, for ever, and the cache of those its policy kept."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agentkv.cache.arena import PageArena
+from agentkv.cache.budget import Budget, BudgetLike, Limits, resolve
+from agentkv.cache.controller import CacheController
+from agentkv.errors import AgentKVError
+from agentkv.policies.base import Policy
+
+
+@dataclass(frozen=True)
+class SessionStats:
+    """Measured from the session's live tensors. Token counts are means over layers and KV heads, rounded.
+
+    Attributes:
+        resident_bytes: pages held plus metadata, now.
+        peak_bytes: the most there ever were, chunks of a prefill included.
+        max_bytes: what they can never exceed.
+        metadata_bytes: the part of resident_bytes that is not pages.
+        logical_length: tokens seen.
+        fp_tokens, quantized_tokens, evicted_tokens: how many of those are in which state.
+    """
+
+    resident_bytes: int
+    peak_bytes: int
+    max_bytes: int
+    metadata_bytes: int
+    logical_length: int
+    fp_tokens: int
+    quantized_tokens: int
+    evicted_tokens: int
+
+
+@dataclass
+class Timings:
+    """Of the newest generate call. Times in milliseconds."""
+
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+    reused_tokens: int = 0
+    new_tokens: int = 0
+    generated_tokens: int = 0
+    forward_passes: int = 0
+
+
+class Session:
+    """Opened by :meth:`Engine.open_session`.
+
+    Attributes:
+        ledger: token ids, append-only. The last ones may not be in the cache yet: they go in with the next call.
+        limits: the resolved budget.
+        token_limit: the most tokens the ledger may hold.
+        timings: of the newest call.
+    """
+
+    def __init__(self, arena: PageArena, policy: Policy, budget: BudgetLike, window: int):
+        self.policy = policy
+        self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window)
+        self.cache = CacheController(arena, policy, self.limits)
+        self.token_limit = min(window, self.cache.token_limit or window)
+        self.ledger: list[int] = []
+        self.timings = Timings()
+        self._in_use = threading.Lock()
+        # A session that is dropped without being closed must not keep its pages.
+        self._release = weakref.finalize(self, self.cache.store.release)
+
+    @property
+    def logical_length(self) -> int:
+        """Tokens whose keys and values were computed; the policy may have dropped some since."""
+        return self.cache.logical_length
+
+    @property
+    def waiting(self) -> list[int]:
+        """Tokens of the ledger that are not in the cache yet."""
+        return self.ledger[self.cache.logical_length :]
+
+    @property
+    def busy(self) -> bool:
+        return self._in_use.locked()
+
+    @property
+    def closed(self) -> bool:
+        return not self._release.alive
+
+    @property
+    def stats(self) -> SessionStats:
+        store = self.cache.store
+        fp, int8 = round(float(store.fp.used.mean())), round(float(store.int8.used.mean()))
+        resident = store.resident_bytes
+        return SessionStats(
+            resident_bytes=resident,
+            peak_bytes=store.peak_bytes,
+            max_bytes=self.limits.max_bytes,
+            metadata_bytes=resident - store.page_bytes_held,
+            logical_length=self.logical_length,
+            fp_tokens=fp,
+            quantized_tokens=int8,
+            evicted_tokens=self.logical_length - fp - int8,
+        )
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the session for one call. Raises AgentKVError if another call has it or it is closed."""
+        if not self._in_use.acquire(blocking=False):
+            raise AgentKVError("the session is in use by another call; wait for it or open a second session")
+        try:
+            if self.closed:
+                raise AgentKVError("the session is closed; open a new one")
+            yield
+        finally:
+            self._in_use.release()
+
+    def close(self) -> None:
+        """Give the session's pages back. Closing twice is fine."""
+        self._release()

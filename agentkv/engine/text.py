@@ -1,0 +1,64 @@
+"""From generated tokens to text, piece by piece, with stop strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+
+
+class TextStream:
+    """Turns tokens into text deltas; holds back what may yet become a stop string or a whole character.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        stop: strings that end the text and are not part of it.
+    """
+
+    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()):
+        self._tokenizer = tokenizer
+        self._stop = tuple(stop)
+        self._ids: list[int] = []
+        self._settled = 0
+        """Tokens before this one are decoded for good; a window of text before it keeps spacing right."""
+        self._context = 0
+        self._held = ""
+        self.stopped = False
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """Add tokens; returns the text that is now certain. Sets ``stopped`` when a stop string appeared."""
+        self._ids.extend(token_ids)
+        self._held += self._new_text()
+        return self._cut()
+
+    def flush(self) -> str:
+        """The text still held back, at the end of the reply."""
+        text, self._held = self._held, ""
+        return "" if self.stopped else text
+
+    def _new_text(self) -> str:
+        decode = self._tokenizer.decode
+        before = decode(self._ids[self._context : self._settled], skip_special_tokens=True)
+        after = decode(self._ids[self._context :], skip_special_tokens=True)
+        if after.endswith(_INCOMPLETE):
+            return ""
+        self._context, self._settled = self._settled, len(self._ids)
+        text: str = after[len(before) :]
+        return text
+
+    def _cut(self) -> str:
+        found = [at for at in (self._held.find(stop) for stop in self._stop) if at >= 0]
+        if found:
+            self.stopped = True
+            text, self._held = self._held[: min(found)], ""
+            return text
+        keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
+        cut = len(self._held) - keep
+        text, self._held = self._held[:cut], self._held[cut:]
+        return text
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)

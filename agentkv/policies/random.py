@@ -1,0 +1,15 @@
+"""Random eviction: the control. A policy that does not beat it knows nothing."""
+
+from __future__ import annotations
+
+from agentkv.policies.base import Policy, Share, check_share
+from agentkv.policies.registry import register
+from agentkv.policies.scorers import Noise
+
+
+@register("random")
+def random(seed: int = 0, sinks: int = 4, recent: Share = 1 / 16) -> Policy:
+    """Evict an unprotected slot drawn uniformly, for each layer and head on its own."""
+    recent = check_share("random", "recent", recent)
+    options = {"seed": seed, "sinks": sinks, "recent": recent}
+    return Policy(name="random", scorer=Noise(seed), sinks=sinks, recent=recent, options=options)

@@ -1,0 +1,79 @@
+"""Policies by name. Strict: a name is registered once, and a miss lists the names there are."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from agentkv.errors import AgentKVError, UnknownName
+from agentkv.policies.base import Policy
+
+Builder = Callable[..., Policy]
+ENTRY_POINT_GROUP = "agentkv.policies"
+_builders: dict[str, Builder] = {}
+_plugins_loaded = False
+
+
+def register(name: str) -> Callable[[Builder], Builder]:
+    """Decorator for a function that builds a policy from keyword options.
+
+    Raises AgentKVError if the name is empty or taken.
+    """
+
+    def add(builder: Builder) -> Builder:
+        if not name:
+            raise AgentKVError("a policy needs a name")
+        if name in _builders:
+            raise AgentKVError(
+                f"policy {name!r} is registered twice: {_builders[name].__module__}, {builder.__module__}"
+            )
+        _builders[name] = builder
+        return builder
+
+    return add
+
+
+def names() -> tuple[str, ...]:
+    """Every registered policy, those of installed plug-ins (entry points ``agentkv.policies``) included."""
+    _load_plugins()
+    return tuple(_builders)
+
+
+def describe(name: str) -> str:
+    """First line of the policy's documentation."""
+    return (inspect.getdoc(_builder(name)) or "").splitlines()[0]
+
+
+def build(name: str, **options: object) -> Policy:
+    """The policy ``name`` with these options.
+
+    Raises:
+        UnknownName: no such policy.
+        AgentKVError: an option the policy does not have, or a bad value.
+    """
+    builder = _builder(name)
+    known = inspect.signature(builder).parameters
+    for option in options:
+        if option not in known:
+            has = ", ".join(known) or "no options"
+            raise AgentKVError(f"policy {name!r} has no option {option!r}; it has {has}")
+    return builder(**options)
+
+
+def _builder(name: str) -> Builder:
+    _load_plugins()
+    if name not in _builders:
+        near = difflib.get_close_matches(name, _builders, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UnknownName(f"unknown policy {name!r}; {hint}policies: {', '.join(_builders)}")
+    return _builders[name]
+
+
+def _load_plugins() -> None:
+    global _plugins_loaded  # noqa: PLW0603 - loaded once per process, on first use
+    if not _plugins_loaded:
+        _plugins_loaded = True
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            entry.load()
