@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from agentkv.chat.messages import Turn
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
 from agentkv.chat.template import ChatTemplate
-from agentkv.errors import PoolExhausted
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from agentkv.cache.formats import KVLayout
+    from agentkv.engine.session import SessionStats
+
 _host_lock = threading.Lock()
 
 
@@ -102,20 +104,26 @@ class ChatHost:
         # Compiled first: a grammar that is wrong must leave every session as it was.
         constraint = _constraint(self.engine, request.grammar)
         session, state, new_ids = self._place(request)
-        known = len(session.kv.ledger)
+        length, reused = len(session.kv.ledger), session.kv.logical_length
         text, finish_reason = [], "cancelled"
         try:
-            for event in self._generate(session, new_ids, constraint, call):
+            self._make_room(session, len(new_ids) + request.params.max_tokens)
+            for event in self.engine.generate(session.kv, new_ids, request.params, constraint, call.cancel):
                 finish_reason = event.finish_reason or finish_reason
                 if event.text:
                     text.append(event.text)
                     call.deliver(TextDelta(event.text))
         except BaseException:
-            if len(session.kv.ledger) != known or not session.turns:
+            if len(session.kv.ledger) != length or not session.turns:
                 self._sessions.close(session)
             raise
         session.turns = (*request.turns, Turn("assistant", "".join(text)))
-        return _metadata(session, state, finish_reason)
+        prompt = length + len(new_ids)
+        return _metadata(session, state, finish_reason) | {
+            "prompt_tokens": prompt,
+            "reused_tokens": reused,
+            "new_tokens": prompt - reused,
+        }
 
     def _place(self, request: ChatRequest) -> tuple[ChatSession, str, list[int]]:
         """The session that answers, how it came about, and the ids its ledger lacks."""
@@ -139,29 +147,26 @@ class ChatHost:
 
     def _open(self, request: ChatRequest) -> ChatSession:
         settings = request.settings
-        kv = self._with_room(lambda: self.engine.open_session(settings.policy, settings.budget, **settings.options))
+        kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
         session_id = request.session_id or anonymous_id()
         session = ChatSession(session_id, request.session_id is None, settings, kv)
         self._sessions.add(session)
         return session
 
-    def _generate(self, session: ChatSession, ids: list[int], constraint: Any, call: ChatCall) -> Iterator[Any]:
-        """The engine's events; if the pool is full before the first one, an idle session makes room."""
-        params = call.request.params
-        events = self.engine.generate(session.kv, ids, params, constraint, call.cancel)
-        first = self._with_room(lambda: next(events, None), keep=session)
-        if first is not None:
-            yield first
-            yield from events
+    def _make_room(self, session: ChatSession, tokens: int) -> None:
+        """Close idle sessions, least recently used first, until the pool has room for `tokens` more."""
+        arena, layout = self.engine.arena, self.engine.layout
+        wanted = growth_bytes(layout, session.kv.stats, tokens)
+        while arena.free_pages * layout.page_bytes < wanted and self._sessions.close_oldest(keep=session):
+            pass
 
-    def _with_room(self, attempt: Callable[[], T], keep: ChatSession | None = None) -> T:
-        """Run `attempt`, closing the least recently used idle session each time the pool is full."""
-        while True:
-            try:
-                return attempt()
-            except PoolExhausted:
-                if not self._sessions.close_oldest(keep):
-                    raise
+
+def growth_bytes(layout: KVLayout, stats: SessionStats, tokens: int) -> int:
+    """Upper bound of the pages that `tokens` more tokens take: one page of each head may be newly begun."""
+    from agentkv.cache.formats import SlotCaps
+
+    pages = layout.payload_bytes(SlotCaps(fp=tokens + layout.page_slots))
+    return min(pages, stats.max_bytes - stats.resident_bytes)
 
 
 def host_of(engine: Any) -> ChatHost:
@@ -188,9 +193,6 @@ def _metadata(session: ChatSession, state: str, finish_reason: str) -> dict[str,
         "budget": session.settings.budget,
         "session_id": session.session_id,
         "session": state,
-        "prompt_tokens": timings.reused_tokens + timings.new_tokens,
-        "reused_tokens": timings.reused_tokens,
-        "new_tokens": timings.new_tokens,
         "generated_tokens": timings.generated_tokens,
         "logical_length": session.kv.logical_length,
         "resident_kv_bytes": stats.resident_bytes,

@@ -1,0 +1,73 @@
+import pytest
+from chat_fakes import CHATML, EOS, byte_tokenizer
+
+from agentkv.chat.messages import Turn
+from agentkv.chat.template import ChatTemplate
+from agentkv.errors import Unsupported
+
+TURNS = [Turn("user", "one"), Turn("assistant", "two"), Turn("user", "three")]
+# Shows only the newest reply's thoughts, and trims every message: both rewrite history.
+DRIFTING = (
+    "{% for m in messages %}{% set text = m['content'] | trim %}"
+    "{% if m['role'] == 'assistant' and not loop.last %}{% set text = text.split('</t>') | last %}{% endif %}"
+    "<|im_start|>{{ m['role'] }}\n{{ text }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# The closing marker stands behind a blank, as in Llama-2's template.
+SPACED = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}[{{ m['content'] }}]"
+    "{% else %} {{ m['content'] }} <|im_end|>{% endif %}{% endfor %}"
+)
+HIDING = "{% for m in messages if m['role'] == 'user' %}{{ m['content'] }}{% endfor %}"
+REFUSING = "{{ raise_exception('roles must alternate') }}"
+
+
+def make(template=CHATML):
+    tokenizer = byte_tokenizer(template)
+    return tokenizer, ChatTemplate(tokenizer, frozenset({tokenizer.eos_token_id}))
+
+
+def text_of(tokenizer, ids):
+    return tokenizer.decode(ids)
+
+
+def whole(tokenizer, turns):
+    messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+@pytest.mark.parametrize("template", [CHATML, SPACED])
+@pytest.mark.parametrize("with_eos", [True, False])
+def test_prompt_reply_and_delta_join_to_the_whole_rendering(template, with_eos):
+    tokenizer, chat = make(template)
+    reply = " two " if template == SPACED else "two"
+    ledger = chat.prompt(TURNS[:1]) + chat.encode(reply.rstrip() + (" " + EOS if template == SPACED else EOS))
+    if not with_eos:
+        ledger = chat.prompt(TURNS[:1]) + chat.encode(reply.rstrip())
+    ledger += chat.delta(TURNS, covered=2, last_token=ledger[-1])
+    assert text_of(tokenizer, ledger) == whole(tokenizer, TURNS)
+
+
+def test_delta_ignores_what_the_template_does_to_history():
+    tokenizer, chat = make(DRIFTING)
+    turns = [Turn("user", "one"), Turn("assistant", " thought</t>two "), Turn("user", "three")]
+    delta = chat.delta(turns, covered=2, last_token=tokenizer.eos_token_id)
+    assert text_of(tokenizer, delta) == "\n<|im_start|>user\nthree<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_delta_is_none_where_the_template_hides_the_reply():
+    _, chat = make(HIDING)
+    assert chat.delta(TURNS, covered=2, last_token=0) is None
+
+
+def test_the_template_words_its_own_refusal():
+    _, chat = make(REFUSING)
+    with pytest.raises(Unsupported, match="roles must alternate"):
+        chat.prompt(TURNS)
+
+
+def test_tokenizers_without_template_get_the_documented_one():
+    tokenizer, chat = make(None)
+    assert text_of(tokenizer, chat.prompt(TURNS[:1])) == "User: one\n\nAssistant:"
+    delta = chat.delta(TURNS, covered=2, last_token=tokenizer.eos_token_id)
+    assert text_of(tokenizer, delta) == "\n\nUser: three\n\nAssistant:"
