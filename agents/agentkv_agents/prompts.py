@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-_SYSTEM = """You control a web browser to do a task. Each message shows the page as it is now.
-Reply with exactly one action and nothing else.
+_SYSTEM = """You control a web browser. Each message shows the page. Reply with one action only.
 {actions}
 Task: {intent}"""
 
-_CORRECTION = "{feedback}\nThat was not an action. Reply with exactly one action and nothing else."
+_CORRECTION = "{feedback}\nReply with one action only."
 
 
 def system_prompt(actions: str, intent: str) -> str:

@@ -56,6 +56,8 @@ def runs_report(run: str, runs_dir: Path) -> int:
 
 
 def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
+    # All that a run needs is imported now: a missing package must not show when the episodes are over.
+    import agentkv_evals.report  # noqa: F401
     from agentkv_evals.backends import check_budgets, default_backends, policy_names
 
     out = sys.stderr if options.json else sys.stdout
@@ -170,11 +172,11 @@ def _one_line_errors(work: Callable[[], int]) -> int:
     try:
         return work()
     except (AgentKVError, EnvError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("agentkv:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        print(f"agentkv: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted before anything was run", file=sys.stderr)
+        print("agentkv: interrupted", file=sys.stderr)
         return 130

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,20 +54,27 @@ def success_vs_memory(arms: Sequence[dict[str, Any]], colors: Sequence[str]) -> 
         return ""
 
     def draw(axes: Axes) -> None:
-        for arm, color in points:
+        peaks = [arm["mean_peak_kv_bytes"] / MIB for arm, _ in points]
+        for (arm, color), x, aside in zip(points, peaks, sideways(peaks), strict=True):
             rate, (low, high) = 100 * arm["success_rate"], arm["success_ci95"]
-            error = [[rate - 100 * low], [100 * high - rate]]
-            x = arm["mean_peak_kv_bytes"] / MIB
-            axes.errorbar(x, rate, _not_negative(error), fmt="o", color=color, ms=8, capsize=4, lw=1.5)
+            # Rounding must not make an error bar negative.
+            error = [[max(0.0, rate - 100 * low)], [max(0.0, 100 * high - rate)]]
+            moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+            axes.errorbar(x, rate, error, fmt="o", transform=moved, color=color, ms=8, capsize=4, lw=1.5)
         axes.set(xlabel="mean peak KV memory (MiB)", ylabel="success (%)", ylim=(-4, 104))
-        axes.set_xlim(left=0, right=1.12 * max(arm["mean_peak_kv_bytes"] for arm, _ in points) / MIB)
+        axes.set_xlim(left=0, right=1.12 * max(peaks))
 
     return _svg("success", (5.0, 3.1), draw, "Success rate over mean peak KV memory, by policy")
 
 
-def _not_negative(error: list[list[float]]) -> list[list[float]]:
-    """Error bars as matplotlib wants them: rounding must not make one negative."""
-    return [[max(0.0, value) for value in side] for side in error]
+def sideways(values: Sequence[float], step: float = 6.0) -> list[float]:
+    """Points by which marks at nearly the same place (arms under one budget) are moved apart; else 0."""
+    near = 0.02 * max(values)
+    offsets = []
+    for index, value in enumerate(values):
+        group = [other for other, at in enumerate(values) if abs(at - value) <= near]
+        offsets.append((group.index(index) - (len(group) - 1) / 2) * step)
+    return offsets
 
 
 def memory_over_steps(key: str, series: Sequence[Series], title: str) -> str:

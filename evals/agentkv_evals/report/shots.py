@@ -49,7 +49,8 @@ def embed(store: ShotStore, episodes: Iterable[list[Path | None]]) -> list[list[
     for step in range(max((len(steps) for steps in paths), default=0)):
         for row, steps in enumerate(paths):
             path = steps[step] if step < len(steps) else None
-            found[row][step] = store.add(path) if path is not None else None
+            if path is not None:
+                found[row][step] = store.add(path)
     return found
 
 

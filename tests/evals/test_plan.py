@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from agentkv_envs import Task
+from agentkv_evals.errors import EvalError
+from agentkv_evals.options import EvalOptions
+from agentkv_evals.plan import Arm, EvalPlan, make_plan
+from eval_fakes import Lab
+
+POLICIES = lambda: ("full", "window", "conf-kv")  # noqa: E731
+
+
+def test_arms_of_a_task_follow_each_other_full_first(lab: Lab) -> None:
+    plan = make_plan(lab.options(policies=("conf-kv", "full", "conf-kv")), POLICIES)
+    order = [(episode.task.task_id, episode.arm.label) for episode in plan.episodes]
+    assert order == [
+        ("t-1", "full"),
+        ("t-1", "conf-kv @ 12MiB"),
+        ("t-2", "full"),
+        ("t-2", "conf-kv @ 12MiB"),
+    ]
+
+
+def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
+    base = make_plan(lab.options(), POLICIES).fingerprint
+    for same in ({"json": True}, {"fresh": True}, {"retry_errors": True}, {"policies": ("window", "full")}):
+        assert make_plan(lab.options(**same), POLICIES).fingerprint == base
+    for other in ({"seed": 1}, {"limit": 1}, {"max_steps": 5}, {"budgets": ("512",)}, {"style": "vwa"}):
+        assert make_plan(lab.options(**other), POLICIES).fingerprint != base
+
+
+def test_episode_ids_are_folder_names_and_unique(lab: Lab) -> None:
+    plan = make_plan(lab.options({"a/b": "x"}, budgets=("25%", "25")), POLICIES)
+    ids = [episode.episode_id for episode in plan.episodes]
+    assert ids == ["a-b__full__all__s0", "a-b__window__25pct__s0", "a-b__window__25__s0"]
+
+
+def test_tasks_that_would_share_a_folder_are_refused(lab: Lab) -> None:
+    with pytest.raises(EvalError, match="share one name"):
+        make_plan(lab.options({"a/b": "x", "a b": "y"}), POLICIES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tasks": "vwa75"},
+        {"task_file": None},
+        {"limit": 0},
+        {"max_steps": 0},
+        {"policies": ()},
+        {"name": "../up"},
+        {"step_timeout_s": 0},
+    ],
+)
+def test_options_that_make_no_sense(lab: Lab, changes: dict[str, object]) -> None:
+    with pytest.raises(EvalError):
+        lab.options(**changes)
+
+
+def test_run_name_comes_from_the_tasks() -> None:
+    assert EvalOptions(tasks="vwa75:shop*").run_name == "vwa75"
+    assert EvalOptions(tasks="vwa75", name="mine").run_name == "mine"
+
+
+def test_labels() -> None:
+    assert Arm("full").label == "full"
+    assert Arm("conf-kv", "512").label == "conf-kv @ 512"
+
+
+def test_plan_can_be_made_by_hand() -> None:
+    task = Task("t", (), "", "", {}, (), {})
+    plan = EvalPlan(EvalOptions(tasks="x", agent="null"), (task,), (Arm("none"),))
+    assert [episode.episode_id for episode in plan.episodes] == ["t__none__all__s0"]
