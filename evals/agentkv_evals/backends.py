@@ -22,7 +22,7 @@ def policy_names() -> tuple[str, ...]:
 
 
 def default_backends(plan: EvalPlan) -> Backends:
-    """`WebEnv` and `ChatAgentKV`, set up as the plan's options say. Nothing is loaded yet."""
+    """`WebEnv` and `ChatAgentKV` as the plan's options say; all arms share one engine. Nothing is loaded yet."""
     options = plan.options
 
     def make_env() -> Env:
@@ -32,14 +32,13 @@ def default_backends(plan: EvalPlan) -> Backends:
 
     def make_model(arm: Arm) -> BaseChatModel:
         from agentkv.chat_model import ChatAgentKV
+        from agentkv.engine import Engine
 
-        return ChatAgentKV(
-            model=options.model,
-            kv_policy=arm.policy,
-            kv_budget=arm.budget,
-            temperature=0.0,
-            seed=options.seed,
-            dtype=options.dtype,
+        engine = Engine.shared(options.model, dtype=options.dtype)
+        # A budget that is too small for the policy is found out here, not after the first page.
+        engine.open_session(arm.policy, arm.budget).close()
+        return ChatAgentKV.from_engine(
+            engine, kv_policy=arm.policy, kv_budget=arm.budget, temperature=0.0, seed=options.seed
         )
 
     return Backends(make_env, make_model)

@@ -83,10 +83,12 @@ def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGu
     for note in plan.notes:
         print(f"note: {note}", file=out, flush=True)
     progress = choose_progress(json_rows=plan.options.json, out=out)
-    progress.start(plan, rows)
     try:
-        with guard, Runner(plan, run, backends, progress, guard.requested) as runner:
-            return runner.play_all()
+        with Runner(plan, run, backends, progress, guard.requested) as runner:
+            runner.prepare()
+            progress.start(plan, rows)
+            with guard:
+                return runner.play_all()
     except KeyboardInterrupt:
         return False
     finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from agentkv_evals.plan import Arm, EvalPlan, PlannedEpisode
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.live import Live
     from rich.table import Table
 
@@ -81,7 +82,8 @@ class JsonProgress(PlainProgress):
 class RichProgress:
     """A live table on a terminal: success and peak KV by policy, and the episode under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
         self._rows: dict[Arm, list[dict[str, Any]]] = {}
         self._planned = 0
         self._now = ""
@@ -96,7 +98,7 @@ class RichProgress:
         self._rows = {arm: [] for arm in plan.arms}
         for row in rows.values():
             self._add(row)
-        self._live = Live(self._table(), refresh_per_second=4, transient=True)
+        self._live = Live(self._table(), console=self._console, refresh_per_second=4, transient=True)
         self._live.start()
 
     def episode_started(self, episode: PlannedEpisode) -> None:

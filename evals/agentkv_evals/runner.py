@@ -26,7 +26,7 @@ MakeModel = Callable[[Arm], "BaseChatModel"]
 
 @dataclass(frozen=True)
 class Backends:
-    """How the runner gets a browser and a chat model; each is made when it is first needed."""
+    """How the runner gets a browser and a chat model per arm."""
 
     make_env: MakeEnv
     make_model: MakeModel
@@ -66,6 +66,12 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         self._drop_env()
+
+    def prepare(self) -> None:
+        """Makes the chat models that will be needed. Raises what is wrong with a model or a budget."""
+        if self._plan.needs_model:
+            for episode in pending(self._plan, self._run.rows()):
+                self._model(episode.arm)
 
     def play_all(self) -> bool:
         """Plays what is pending. True if everything is done, False if it was interrupted."""

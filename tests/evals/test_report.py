@@ -127,8 +127,8 @@ def test_the_step_viewer_steps(evil: Lab) -> None:
         browser = playwright.chromium.launch(executable_path=find_executable(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 390, "height": 800})
         problems: list[Any] = []
-        page.on("pageerror", problems.append)
-        page.on("dialog", problems.append)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
         page.goto((evil.run / "report.html").as_uri())
         assert page.locator("#position").inner_text() == "step 1 of 4"
         assert page.locator("#previous").is_disabled()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 # A colour that nothing else uses; it becomes `currentColor`, so that dark pages get light axes.
 _INK = "#010203"
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "agentkv",
     "font.size": 10,
@@ -90,7 +91,7 @@ def memory_over_steps(key: str, series: Sequence[Series], title: str) -> str:
             axes.axhline(line.peak_mib, color=line.color, ls=(0, (4, 3)), lw=0.9, alpha=0.8)
         axes.set(xlabel="step", ylabel="KV (MiB)")
         axes.set_ylim(0, 1.1 * max(line.peak_mib for line in drawn))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     return _svg(f"memory-{key}", (3.6, 2.1), draw, title)
 
