@@ -1,0 +1,191 @@
+"""The equalities that define a correct cache, token for token or in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.modeling_utils import AttentionInterface
+
+from agentkv import policies
+from agentkv.cache import controller as controller_module
+from agentkv.cache.adapter import ATTENTION_NAME
+from agentkv.engine import SamplingParams
+from tests.runtime_helpers import (
+    ARCHITECTURES,
+    VOCABULARY,
+    WINDOW,
+    causal_logits,
+    logits_after,
+    oracle_logits,
+    random_ids,
+    recording,
+    tiny_engine,
+    tiny_model,
+)
+
+EVICTING = tuple(name for name in policies.names() if name != "full")
+WHOLE = ("window", "streaming-llm", "random", "h2o")
+"""Evicting policies that store everything in the model's dtype."""
+TIGHT_OPTIONS: dict[str, dict[str, object]] = {
+    "conf-kv": {"fp_window": 1.0, "recent": 4, "tight": 0.5, "threshold": 0.5}
+}
+CLOSE = {"rtol": 0.0, "atol": 1e-9}
+
+
+@pytest.fixture(scope="module")
+def engines():
+    return {name: tiny_engine(name) for name in ARCHITECTURES}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("policy", policies.names())
+def test_enough_budget_equals_transformers_generate(architecture: str, policy: str) -> None:
+    """Greedy output in float32, token for token, prefill in chunks and a second turn included."""
+    engine = tiny_engine(architecture, torch.float32)
+    reference = tiny_model(architecture, torch.float32)
+    session = engine.open_session(policy, WINDOW)
+    ids = random_ids(37)
+    for turn in range(2):
+        expected = reference.generate(
+            torch.tensor([ids]), max_new_tokens=20, do_sample=False, pad_token_id=1, eos_token_id=None
+        )[0, len(ids) :].tolist()
+        new = ids[len(session.ledger) :]
+        got = [t for e in engine.generate(session, new, SamplingParams(max_tokens=20)) for t in e.token_ids]
+        if 1 in expected:  # we end at the end-of-sequence token
+            expected = expected[: expected.index(1) + 1]
+        assert got == expected
+        ids = [*ids, *got, *random_ids(9, seed=turn + 1)]
+    session.close()
+    assert engine.arena.used_pages == 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("policy", [*WHOLE, "conf-kv"])
+def test_pruned_cache_equals_masked_attention_over_the_kept_set(engines, architecture: str, policy: str) -> None:
+    """Chunked prefill, decoding, and appending a turn of many tokens after eviction, against one masked pass.
+
+    The append is where a mask by slot number lets queries see their own future.
+    """
+    engine = engines[architecture]
+    session = engine.open_session(policy, 24, **TIGHT_OPTIONS.get(policy, {}))
+    ids = random_ids(120, seed=3)
+    with recording(session) as log:
+        turns = [ids[:50], *([t] for t in ids[50:70]), ids[70:101], *([t] for t in ids[101:])]
+        got = {}
+        for turn in turns:
+            logits = logits_after(engine, session, turn)
+            got[len(session.ledger) - 1] = logits
+            session.cache.confidence = float(torch.rand((), generator=torch.Generator().manual_seed(len(got))))
+    layout = engine.layout
+    visible = log.visible(layout.layers, layout.kv_heads, len(ids))
+    assert session.stats.evicted_tokens > 80
+    assert visible[:, :, -1].sum(-1).max() <= 24
+    expected = oracle_logits(tiny_model(architecture), ids, visible)
+    for position, logits in got.items():
+        torch.testing.assert_close(logits, expected[position], **CLOSE)
+    session.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    policy=st.sampled_from(WHOLE),
+    budget=st.integers(16, 40),
+    turns=st.lists(st.integers(1, 30), min_size=1, max_size=7),
+    seed=st.integers(0, 1000),
+)
+def test_any_turns_under_any_budget_equal_the_masked_pass(policy: str, budget: int, turns: list[int], seed: int):
+    engine = _float64_llama()
+    session = engine.open_session(policy, budget)
+    ids = random_ids(sum(turns), seed)
+    with recording(session) as log:
+        start = 0
+        for turn in turns:
+            logits = logits_after(engine, session, ids[start : start + turn])
+            start += turn
+    visible = log.visible(engine.layout.layers, engine.layout.kv_heads, len(ids))
+    assert visible.sum(-1).max() <= budget
+    assert max(log.resident) <= session.limits.max_bytes
+    torch.testing.assert_close(logits, oracle_logits(tiny_model("llama"), ids, visible)[-1], **CLOSE)
+    session.close()
+
+
+_cached = {}
+
+
+def _float64_llama():
+    return _cached.setdefault("llama", tiny_engine("llama"))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("chunk", [1, 3, 16])
+def test_chunked_prefill_equals_one_shot(engines, monkeypatch, architecture: str, chunk: int) -> None:
+    """Logits, and the attention mass that h2o and conf-kv rank by."""
+    ids = random_ids(60, seed=5)
+    expected = causal_logits(tiny_model(architecture), ids)[-1]
+    for policy in ("full", "h2o", "conf-kv"):
+        masses = []
+        for size in (len(ids), chunk):
+            monkeypatch.setattr(controller_module, "DENSE_CHUNK", size)
+            session = engines[architecture].open_session(policy)
+            torch.testing.assert_close(logits_after(engines[architecture], session, ids), expected, **CLOSE)
+            masses.append(session.cache.store.mass)
+            session.close()
+        if masses[0] is not None:
+            torch.testing.assert_close(masses[0], masses[1], rtol=1e-5, atol=1e-6)
+
+
+def test_h2o_mass_is_the_column_sum_of_attention(engines) -> None:
+    """True accumulation: what eager attention's weights add up to, over queries and the group's heads."""
+    ids = random_ids(40, seed=8)
+    model = tiny_model("llama")
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model(torch.tensor([ids]), output_attentions=True, use_cache=False).attentions
+    session = engines["llama"].open_session("h2o")
+    logits_after(engines["llama"], session, ids)
+    store = session.cache.store
+    for layer, probs in enumerate(weights):  # [1, Hq, T, T]
+        expected = probs[0].view(engines["llama"].layout.kv_heads, -1, len(ids), len(ids)).sum((1, 2))
+        torch.testing.assert_close(store.in_use(store.mass)[layer], expected.float(), rtol=1e-5, atol=1e-5)
+    session.close()
+
+
+def test_attention_name_is_known_to_the_mask_interface_too() -> None:
+    """A name that only the attention interface knows makes transformers drop masks without a word."""
+    assert ATTENTION_NAME in AttentionInterface._global_mapping
+    assert AttentionMaskInterface()[ATTENTION_NAME]() is None
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_chunk_never_sees_its_own_future(engines, architecture: str) -> None:
+    """Changing the last token of a chunk leaves every earlier key and value untouched, after eviction as before."""
+    engine = engines[architecture]
+    kept = []
+    for last in (5, 6):
+        session = engine.open_session("streaming-llm", 32)
+        logits_after(engine, session, random_ids(60, seed=1))
+        logits_after(engine, session, [*random_ids(7, seed=2), last])
+        store = session.cache.store
+        slots = torch.arange(store.fp_slots).expand(*store.token_index.shape[:2], -1)
+        vectors = engine.arena.rows(store.fp.fmt)[store.fp.rows_of(slots)]  # [L, 2, H, S, D]
+        older = store.in_use(store.token_index) < len(session.ledger) - 1
+        kept.append(vectors.movedim(1, 2)[older.unsqueeze(2).expand(-1, -1, 2, -1)].clone())
+        session.close()
+    assert torch.equal(*kept)
+
+
+@pytest.mark.parametrize("policy", policies.names())
+def test_generation_stops_at_the_window(policy: str) -> None:
+    engine = _float64_llama()
+    session = engine.open_session(policy, WINDOW)
+    events = list(engine.generate(session, random_ids(WINDOW - 4), SamplingParams(max_tokens=50, min_tokens=50)))
+    assert events[-1].finish_reason == "context_full"
+    assert len(session.ledger) == WINDOW
+    session.close()
+
+
+def test_vocabulary_is_that_of_the_model() -> None:
+    assert logits_after(_float64_llama(), _float64_llama().open_session(), [2]).shape == (VOCABULARY,)

@@ -1,0 +1,163 @@
+"""Tiny random models, and the oracle that every cache is held against: plain attention under explicit masks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AttentionInterface,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from agentkv.cache.controller import CacheController, Step
+from agentkv.engine import Engine, Session
+
+VOCABULARY = 97
+WINDOW = 256
+ARCHITECTURES = ("llama", "qwen3", "gpt2")
+
+
+def tiny_model(architecture: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> PreTrainedModel:
+    """A random model of two layers; weights large enough that attention is far from uniform."""
+    torch.manual_seed(seed)
+    common: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 48,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": WINDOW,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+    }
+    if architecture == "llama":
+        model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**common))
+    elif architecture == "qwen3":
+        model = Qwen3ForCausalLM(Qwen3Config(**common, head_dim=16))
+    else:
+        model = GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, n_positions=WINDOW, initializer_range=0.3,
+                bos_token_id=0, eos_token_id=1, pad_token_id=1,
+            )
+        )  # fmt: skip
+    return model.to(dtype).eval()
+
+
+class DigitTokenizer:
+    """Token n reads "n "; enough of a tokenizer for an engine."""
+
+    eos_token_id = 1
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        return "".join(f"{n} " for n in ids if not (skip_special_tokens and n == self.eos_token_id))
+
+
+def tiny_engine(architecture: str = "llama", dtype: torch.dtype = torch.float64, kv_pool: str = "8MiB") -> Engine:
+    return Engine(tiny_model(architecture, dtype), DigitTokenizer(), f"tiny-{architecture}", kv_pool)
+
+
+def random_ids(n: int, seed: int = 0) -> list[int]:
+    """Random token ids that never end a sequence."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(2, VOCABULARY, (n,), generator=generator).tolist()
+
+
+@dataclass
+class Recording:
+    """What each forward pass of a session could see, and the bytes that were resident."""
+
+    steps: list[Step] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+
+    def visible(self, layers: int, heads: int, tokens: int) -> Tensor:
+        """[L, H, T, T] bool: whether query t saw token s, in that layer and KV head."""
+        seen = torch.zeros(layers, heads, tokens, tokens, dtype=torch.bool)
+        for step in self.steps:
+            for query in step.query_index.tolist():
+                for layer in range(layers):
+                    for head in range(heads):
+                        held = step.token_index[layer, head]
+                        held = held[(held >= 0) & (held <= query)].long()
+                        assert held.unique().numel() == held.numel(), "a token is held twice"
+                        seen[layer, head, query, held] = True
+        return seen
+
+
+@contextlib.contextmanager
+def recording(session: Session) -> Iterator[Recording]:
+    """Record every step of the session."""
+    log = Recording()
+    begin, commit = CacheController.begin, CacheController.commit
+
+    def logged_begin(self: CacheController, n: int) -> Step:
+        step = begin(self, n)
+        if self is session.cache:
+            log.steps.append(replace(step, token_index=step.token_index.clone()))
+            log.resident.append(self.store.resident_bytes)
+        return step
+
+    def logged_commit(self: CacheController, step: Step) -> None:
+        commit(self, step)
+        if self is session.cache:
+            log.resident.append(self.store.resident_bytes)
+
+    CacheController.begin, CacheController.commit = logged_begin, logged_commit  # type: ignore[method-assign]
+    try:
+        yield log
+    finally:
+        CacheController.begin, CacheController.commit = begin, commit  # type: ignore[method-assign]
+
+
+_masks: list[Tensor] = []
+
+
+def _masked_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
+) -> tuple[Tensor, None]:
+    visible = _masks[module.layer_idx]
+    visible = visible.repeat_interleave(query.shape[1] // visible.shape[0], dim=0)
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+    scores = (query @ key.transpose(-1, -2) * scaling).masked_fill(~visible, float("-inf"))
+    return (scores.softmax(-1) @ value).transpose(1, 2), None
+
+
+AttentionInterface.register("masked-oracle", _masked_attention)
+
+
+@torch.no_grad()
+def oracle_logits(model: PreTrainedModel, ids: list[int], visible: Tensor) -> Tensor:
+    """Logits [T, V] of one pass over all tokens in which query t sees exactly visible[l, h, t]; [L, H, T, T]."""
+    model.set_attn_implementation("masked-oracle")
+    _masks[:] = list(visible)
+    logits: Tensor = model(torch.tensor([ids]), use_cache=False).logits[0]
+    return logits
+
+
+def causal_logits(model: PreTrainedModel, ids: list[int]) -> Tensor:
+    """Logits [T, V] of full causal attention. (transformers' eager attention takes its softmax in float32.)"""
+    causal = torch.ones(len(ids), len(ids), dtype=torch.bool).tril()
+    return oracle_logits(model, ids, causal.expand(model.config.num_hidden_layers, 1, -1, -1))
+
+
+def logits_after(engine: Engine, session: Session, ids: list[int]) -> Tensor:
+    """Append tokens to a session and return the logits after the last, [V]."""
+    session.ledger.extend(ids)
+    logits = engine.compute_waiting(session)
+    assert logits is not None
+    return logits.clone()
