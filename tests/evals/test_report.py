@@ -55,6 +55,11 @@ class Page(HTMLParser):
             self.text += data
 
 
+def viewer_steps(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps of the report's data, by field name."""
+    return [dict(zip(data["fields"], step, strict=True)) for run in data["episodes"] for step in run["steps"]]
+
+
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A run in which the task, the page, the reply and the answer all try to break out of the report."""
@@ -87,9 +92,10 @@ def test_text_of_pages_and_models_is_never_markup(html: str) -> None:
     assert not [tag for tag, attributes in page.tags if "onerror" in attributes]
     data = json.loads(page.scripts[0])
     first = data["episodes"][0]
-    assert EVIL in first["steps"][1]["raw"]
+    steps = viewer_steps(data)
+    assert EVIL in steps[1]["raw"]
     assert first["answer"] == EVIL
-    assert "<script>alert" in data["texts"][first["steps"][0]["text"]]
+    assert "<script>alert" in data["texts"][steps[0]["text"]]
 
 
 def test_plots_share_a_page(html: str) -> None:
@@ -104,7 +110,7 @@ def test_plots_share_a_page(html: str) -> None:
 
 def test_pictures_are_embedded_once_and_small(html: str) -> None:
     data = json.loads(Page(html).scripts[0])
-    shots = [step["shot"] for episode in data["episodes"] for step in episode["steps"]]
+    shots = [step["shot"] for step in viewer_steps(data)]
     assert None not in shots
     assert len(data["shots"]) < len(shots)
     assert all(uri.startswith("data:image/jpeg;base64,") for uri in data["shots"])

@@ -64,7 +64,8 @@ def task_views(run: RunFolder) -> list[TaskView]:
 
 
 def viewer_data(run: RunFolder, tasks: Sequence[TaskView]) -> dict[str, Any]:
-    """What the step viewer's script reads: episodes with their steps; observations and pictures by index."""
+    """What the step viewer's script reads. A step is a list in the order of `fields`; observations and pictures
+    are given by their index, since many steps share them."""
     episodes = [episode for task in tasks for episode in task.episodes if episode is not None and episode.steps]
     store = ShotStore()
     folders = [run.episode_dir(episode.row["episode_id"]) for episode in episodes]
@@ -77,6 +78,7 @@ def viewer_data(run: RunFolder, tasks: Sequence[TaskView]) -> dict[str, Any]:
     )
     texts: dict[str, int] = {}
     return {
+        "fields": [*_STEP_FIELDS, "text", "shot", "file"],
         "episodes": [
             _viewer_episode(episode, indices, texts) for episode, indices in zip(episodes, shots, strict=True)
         ],
@@ -100,12 +102,10 @@ def _viewer_episode(episode: EpisodeView, shots: Sequence[int | None], texts: di
     row = episode.row
     steps = []
     for step, shot in zip(episode.steps, shots, strict=True):
-        view = {name: step[name] for name in _STEP_FIELDS}
-        view["text"] = texts.setdefault(step["observation"], len(texts))
-        view["shot"] = shot
-        # The picture that did not fit is still beside the report, in the run folder.
-        view["file"] = f"episodes/{row['episode_id']}/{step['screenshot']}" if step["screenshot"] else None
-        steps.append(view)
+        text = texts.setdefault(step["observation"], len(texts))
+        # A picture that did not fit is still beside the report, in the run folder.
+        file = f"episodes/{row['episode_id']}/{step['screenshot']}" if shot is None and step["screenshot"] else None
+        steps.append([*(_rounded(step[name]) for name in _STEP_FIELDS), text, shot, file])
     label = Arm(row["policy"], row["budget"]).label
     return {
         "id": row["episode_id"],
@@ -117,6 +117,10 @@ def _viewer_episode(episode: EpisodeView, shots: Sequence[int | None], texts: di
         "answer": row["answer"],
         "steps": steps,
     }
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def outcome_shares(arm: dict[str, Any]) -> list[tuple[str, int, float]]:

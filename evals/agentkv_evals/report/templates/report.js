@@ -42,7 +42,7 @@
 
   function show() {
     const run = data.episodes[episode];
-    const row = run.steps[step];
+    const row = Object.fromEntries(data.fields.map((name, index) => [name, run.steps[step][index]]));
     const last = step === run.steps.length - 1;
     pick.value = String(episode);
     at("position").textContent = `step ${step + 1} of ${run.steps.length}`;
