@@ -1,0 +1,269 @@
+"""`WebEnv`: a browser, a site and a task, one episode after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import threading
+import weakref
+from collections.abc import Coroutine
+from time import perf_counter
+from typing import Any, TypeVar
+
+from playwright.async_api import Error as PlaywrightError
+
+from agentkv_envs.browser import BrowserHost
+from agentkv_envs.episode import Episode
+from agentkv_envs.errors import ActionError, EnvError, InfraError
+from agentkv_envs.observe import TokenCounter, estimate_tokens
+from agentkv_envs.scoring import DIALECTS, score_episode
+from agentkv_envs.types import STYLES, Action, Observation, Score, StepResult, Task
+
+T = TypeVar("T")
+_RECYCLE_AFTER = 25
+_GRACE_S = 15.0
+_open: weakref.WeakSet[WebEnv] = weakref.WeakSet()
+
+
+class WebEnv:
+    """A web environment in the manner of VisualWebArena, with its own embedded sites.
+
+    Use it as a context manager. Plain methods block; methods whose name begins with `a` are their `async`
+    twins and can be awaited from any event loop. One episode runs at a time.
+
+    Args:
+        style: "label-first" (`link "black toaster" [27] $25`) or "vwa" (`[27] link 'black toaster' $25`).
+        step_timeout_s: longest time for one step; a page that takes longer is hung.
+        screenshots: take one after every step (see `screenshot`).
+        executable: the Chromium to use; None searches (see `find_executable`).
+        scoring: "fixed" or "official" evaluator semantics.
+        count_tokens: counts the tokens of an observation, which is held to 350 of them.
+    """
+
+    def __init__(
+        self,
+        style: str = "label-first",
+        step_timeout_s: float = 20.0,
+        screenshots: bool = True,
+        executable: str | None = None,
+        *,
+        scoring: str = "fixed",
+        count_tokens: TokenCounter = estimate_tokens,
+    ):
+        if style not in STYLES:
+            raise EnvError(f"unknown style {style!r}; there are {', '.join(STYLES)}")
+        if scoring not in DIALECTS:
+            raise EnvError(f"unknown scoring {scoring!r}; there are {', '.join(DIALECTS)}")
+        if step_timeout_s <= 0:
+            raise EnvError(f"step_timeout_s must be positive, not {step_timeout_s}")
+        self.style = style
+        self.scoring = scoring
+        self.step_timeout_s = step_timeout_s
+        self.screenshots = screenshots
+        self.start_ms = 0.0
+        self._count_tokens = count_tokens
+        self._host = BrowserHost(executable)
+        self._episode: Episode | None = None
+        self._episodes = 0
+        self._answer: str | None = None
+        self._picture = b""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agentkv-web-env", daemon=True)
+        self._closed = False
+        self._thread.start()
+        _open.add(self)
+
+    # The same, blocking
+
+    def reset(self, task: Task, seed: int = 0) -> Observation:
+        """Start a task: fresh data of this seed, fresh browser context. See `areset`."""
+        return self._wait(self._reset(task, seed))
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out one action. See `astep`."""
+        return self._wait(self._step(action))
+
+    def evaluate(self) -> Score:
+        """Score the episode as it stands. See `aevaluate`."""
+        return self._wait(self._evaluate())
+
+    def screenshot(self) -> bytes:
+        """A JPEG of the current tab; the one taken at the last step where there is one."""
+        return self._wait(self._screenshot())
+
+    # The same, awaitable
+
+    async def areset(self, task: Task, seed: int = 0) -> Observation:
+        """Start a task; `start_ms` tells how long the first observation took once the browser was up.
+
+        Raises:
+            BrowserMissing: there is no Chromium.
+            TaskError: the task has a placeholder or a site that does not exist.
+            InfraError: the first page did not come.
+        """
+        return await self._await(self._reset(task, seed))
+
+    async def astep(self, action: Action) -> StepResult:
+        """Carry out one action; one that is impossible leaves the page as it is and says why in `error`.
+
+        Raises:
+            InfraError: the page hangs or the browser died; the episode is over, the next reset recovers.
+            EnvError: there is no episode, or it has ended.
+        """
+        return await self._await(self._step(action))
+
+    async def aevaluate(self) -> Score:
+        """Score the episode as it stands, with the answer of `stop` ("" before it)."""
+        return await self._await(self._evaluate())
+
+    async def ascreenshot(self) -> bytes:
+        """See `screenshot`."""
+        return await self._await(self._screenshot())
+
+    async def aclose(self) -> None:
+        """See `close`."""
+        await asyncio.to_thread(self.close)
+
+    @property
+    def task(self) -> Task | None:
+        """The task of the running episode, its placeholders filled in (the oracle's too)."""
+        return self._episode.task if self._episode is not None else None
+
+    def close(self) -> None:
+        """End the browser and everything else; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        _open.discard(self)
+        future = asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop)
+        with contextlib.suppress(Exception):
+            future.result(_GRACE_S)
+        self._host.kill()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def __enter__(self) -> WebEnv:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Threads and time
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._closed:
+            work.close()
+            raise EnvError("this environment is closed; make a new one")
+        return asyncio.run_coroutine_threadsafe(self._guard(work), self._loop)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._submit(work)
+        try:
+            return future.result(self.step_timeout_s + _GRACE_S)
+        except TimeoutError:
+            self._host.kill()
+            raise InfraError(f"the browser did not respond within {self.step_timeout_s:g} s") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(self._submit(work))
+
+    async def _guard(self, work: Coroutine[Any, Any, T]) -> T:
+        """Hold the work to the time limit; whatever breaks the browser ends the episode."""
+        try:
+            return await asyncio.wait_for(work, self.step_timeout_s)
+        except TimeoutError:
+            await self._abandon()
+            raise InfraError(f"the page did not respond within {self.step_timeout_s:g} s") from None
+        except PlaywrightError as error:
+            await self._abandon()
+            raise InfraError(f"the browser failed: {str(error).strip().splitlines()[0]}") from None
+        except InfraError:
+            await self._abandon()
+            raise
+
+    async def _abandon(self) -> None:
+        """Give up the episode and its browser, so that nothing of it can trouble the next one."""
+        episode, self._episode = self._episode, None
+        await asyncio.to_thread(self._host.kill)
+        if episode is not None:
+            await episode.close()
+
+    async def _shut_down(self) -> None:
+        if self._episode is not None:
+            await self._episode.close()
+        await self._host.shut_down()
+
+    # Work, on the environment's loop
+
+    async def _reset(self, task: Task, seed: int) -> Observation:
+        previous, self._episode = self._episode, None
+        if previous is not None:
+            await previous.close()
+        if self._episodes and self._episodes % _RECYCLE_AFTER == 0:
+            await self._host.close()
+        browser = await self._host.get()
+        self._episodes += 1
+        self._answer, self._picture = None, b""
+        began = perf_counter()
+        self._episode = episode = Episode(self.style, self._count_tokens)
+        await episode.start(browser, task, seed)
+        observation = await episode.observe()
+        self.start_ms = (perf_counter() - began) * 1e3
+        if self.screenshots:
+            await self._take_picture(episode)
+        return observation
+
+    def _running(self) -> Episode:
+        if self._episode is None:
+            raise EnvError("no episode is running; call reset first")
+        return self._episode
+
+    async def _step(self, action: Action) -> StepResult:
+        episode = self._running()
+        if self._answer is not None:
+            raise EnvError("the episode has ended; call evaluate or reset")
+        error: str | None = None
+        timings = {"action": 0.0, "settle": 0.0}
+        if action.kind == "stop":
+            await episode.dismiss()
+            self._answer = action.text or ""
+        else:
+            try:
+                timings = await episode.act(action)
+            except ActionError as reason:
+                error = str(reason)
+        began = perf_counter()
+        observation = await episode.observe()
+        timings["observe"] = (perf_counter() - began) * 1e3
+        timings["screenshot"] = await self._take_picture(episode) if self.screenshots else 0.0
+        return StepResult(observation, error, self._answer is not None, self._answer, timings)
+
+    async def _evaluate(self) -> Score:
+        return await score_episode(self._running(), self._answer or "", self.scoring)
+
+    async def _screenshot(self) -> bytes:
+        if not self._picture or not self.screenshots:
+            await self._take_picture(self._running())
+        return self._picture
+
+    async def _take_picture(self, episode: Episode) -> float:
+        """Milliseconds it took; while a dialog blocks the page the last picture stays."""
+        began = perf_counter()
+        if not episode.blocked:
+            self._picture = await episode.page().screenshot(type="jpeg", quality=60)
+        return (perf_counter() - began) * 1e3
+
+
+def _close_all() -> None:
+    for env in list(_open):
+        env.close()
+
+
+atexit.register(_close_all)

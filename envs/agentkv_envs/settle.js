@@ -1,0 +1,49 @@
+// Installed in every document before its own scripts: knows when the page has come to rest.
+(() => {
+  if (window.__agentkv) return;
+  const state = { last: performance.now(), pending: 0, id: Math.random().toString(36).slice(2) };
+  const watch = () => new MutationObserver(() => { state.last = performance.now(); })
+    .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+  watch();
+  const settled = (promise) => { state.pending += 1; const done = () => { state.pending -= 1; }; promise.then(done, done); return promise; };
+  const fetched = window.fetch;
+  if (fetched) window.fetch = function (...args) { return settled(fetched.apply(this, args)); };
+  const send = XMLHttpRequest.prototype.send;
+  XMLHttpRequest.prototype.send = function (...args) {
+    state.pending += 1;
+    this.addEventListener("loadend", () => { state.pending -= 1; }, { once: true });
+    return send.apply(this, args);
+  };
+  const loaded = () => {
+    const entry = performance.getEntriesByType("navigation")[0];
+    return entry && entry.domContentLoadedEventEnd > 0 ? entry.domContentLoadedEventEnd : performance.now();
+  };
+  const pictures = () => [...document.images].some((image) => {
+    if (image.complete) return false;
+    const box = image.getBoundingClientRect();
+    return box.bottom > 0 && box.top < innerHeight;
+  });
+  const report = (loading) => ({
+    loading,
+    document: state.id,
+    title: document.title,
+    canGoBack: window.navigation ? navigation.canGoBack : history.length > 1,
+    invalid: [...document.querySelectorAll(":user-invalid")].filter((e) => e.validationMessage)
+      .map((e) => `${(e.labels && e.labels[0] ? e.labels[0].textContent.trim() + ": " : "")}${e.validationMessage}`),
+  });
+  // Resolves when no DOM change happened for `quiet` ms, no request is under way and visible pictures are there;
+  // or after `cap` ms. `since` is how long ago (ms) the action began: a younger document need not wait for it.
+  const settle = async ({ quiet, cap, since }) => {
+    const begun = performance.now();
+    const floor = begun < since ? 0 : begun;
+    for (;;) {
+      const now = performance.now();
+      const ready = document.readyState !== "loading";
+      const rest = Math.max(state.last, floor, ready ? loaded() : now);
+      if (ready && now - rest >= quiet && state.pending <= 0 && !pictures()) return report(false);
+      if (now - begun >= cap) return report(!ready || state.pending > 0);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  Object.defineProperty(window, "__agentkv", { value: { settle }, enumerable: false });
+})();
