@@ -124,7 +124,7 @@ class ChatAgentKV(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        host, request = self._host(kwargs), self._request(messages, stop, kwargs)
+        request, host = self._request(messages, stop, kwargs), self._host(kwargs)
         return to_result(list(run(host, request, self.timeout)), host.engine.model_name)
 
     async def _agenerate(
@@ -134,7 +134,8 @@ class ChatAgentKV(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        host, request = await asyncio.to_thread(self._host, kwargs), self._request(messages, stop, kwargs)
+        request = self._request(messages, stop, kwargs)
+        host = await asyncio.to_thread(self._host, kwargs)
         items = [item async for item in arun(host, request, self.timeout)]
         return to_result(items, host.engine.model_name)
 
@@ -145,7 +146,7 @@ class ChatAgentKV(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        host, request = self._host(kwargs), self._request(messages, stop, kwargs)
+        request, host = self._request(messages, stop, kwargs), self._host(kwargs)
         for item in run(host, request, self.timeout):
             chunk = to_chunk(item, host.engine.model_name)
             if run_manager:
@@ -159,7 +160,8 @@ class ChatAgentKV(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        host, request = await asyncio.to_thread(self._host, kwargs), self._request(messages, stop, kwargs)
+        request = self._request(messages, stop, kwargs)
+        host = await asyncio.to_thread(self._host, kwargs)
         async for item in arun(host, request, self.timeout):
             chunk = to_chunk(item, host.engine.model_name)
             if run_manager:

@@ -19,16 +19,12 @@ def run(arguments: Sequence[str]) -> int:
 
     A user's mistake is one line on stderr and code 2; Ctrl-C is one line and code 130.
     """
-    from typer import Abort
-    from typer.main import get_command
-
-    from agentkv.cli.app import app
     from agentkv.cli.errors import mistake
 
     try:
-        code = get_command(app).main(list(arguments) or ["--help"], prog_name="agentkv", standalone_mode=False)
+        code = _invoke(list(arguments) or ["--help"])
         sys.stdout.flush()
-    except (KeyboardInterrupt, Abort):
+    except KeyboardInterrupt:
         print("agentkv: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
@@ -41,4 +37,22 @@ def run(arguments: Sequence[str]) -> int:
             raise
         print(f"agentkv: {found.line}", file=sys.stderr)
         return found.code
-    return code if isinstance(code, int) else 0
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Parse and run. Errors come out as they are, which the library's own main would partly swallow."""
+    from typer import Exit
+    from typer.main import get_command
+
+    from agentkv.cli.app import app
+
+    command = get_command(app)
+    if "_AGENTKV_COMPLETE" in os.environ:  # the shell asks for completions
+        command.main(arguments, prog_name="agentkv")
+    try:
+        with command.make_context("agentkv", arguments) as context:
+            command.invoke(context)
+    except Exit as ended:
+        return ended.exit_code
+    return 0

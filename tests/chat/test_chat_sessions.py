@@ -72,6 +72,8 @@ def test_anonymous_calls_do_not_enter_named_sessions_nor_other_settings():
     assert facts(chat.invoke(messages))["session"] == "new"
     assert facts(other.invoke(messages, config=named("a")))["session"] == "new"
     assert facts(chat.invoke(messages, config=named("a")))["session"] == "continued"
+    anonymous = [HumanMessage("one"), chat.invoke("one"), HumanMessage("two")]
+    assert facts(other.invoke(anonymous))["session"] == "new"
 
 
 def test_instances_over_one_engine_share_sessions_of_equal_settings():
