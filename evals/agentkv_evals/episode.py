@@ -24,6 +24,8 @@ _PNG = b"\x89PNG"
 class Env(Protocol):
     """What an episode needs of `agentkv_envs.WebEnv`."""
 
+    @property
+    def task(self) -> Task | None: ...
     def reset(self, task: Task, seed: int = 0) -> Observation: ...
     def step(self, action: Action) -> StepResult: ...
     def evaluate(self) -> Score: ...
@@ -53,7 +55,8 @@ class EpisodeRun:
     """Plays one episode and writes its steps as they happen.
 
     Args:
-        env, agent: the two sides; the caller closes them.
+        env: the browser; the caller closes it.
+        make_agent: makes the agent once the page is there, from the task with its placeholders filled in.
         folder: an empty folder for steps.jsonl and screenshots.
         on_step: called with every step row.
         interrupted: asked between steps; True raises Interrupted.
@@ -62,7 +65,7 @@ class EpisodeRun:
     def __init__(
         self,
         env: Env,
-        agent: Agent,
+        make_agent: Callable[[Task], Agent],
         folder: Path,
         rules: StopRules,
         *,
@@ -70,7 +73,7 @@ class EpisodeRun:
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._env = env
-        self._agent = agent
+        self._make_agent = make_agent
         self._folder = folder
         self._rules = rules
         self._on_step = on_step
@@ -100,6 +103,14 @@ class EpisodeRun:
         result = self._result
         observation, result.start_ms = _timed(lambda: self._env.reset(task, seed))
         result.browser_ms += result.start_ms
+        agent = self._make_agent(self._env.task or task)
+        try:
+            self._take_turns(agent, observation)
+        finally:
+            agent.close()
+
+    def _take_turns(self, agent: Agent, observation: Observation) -> None:
+        result = self._result
         feedback: str | None = None
         while True:
             self._check_interrupted()
@@ -107,7 +118,7 @@ class EpisodeRun:
             if reason is not None:
                 result.outcome, result.reason = Outcome.EARLY_STOP, reason
                 return
-            decision, done, feedback, observation = self._step(observation, feedback)
+            decision, done, feedback, observation = self._step(agent, observation, feedback)
             if decision.context_full:
                 result.outcome, result.reason = Outcome.EARLY_STOP, CONTEXT_FULL
                 return
@@ -115,11 +126,13 @@ class EpisodeRun:
                 self._evaluate()
                 return
 
-    def _step(self, observation: Observation, feedback: str | None) -> tuple[AgentStep, bool, str | None, Observation]:
+    def _step(
+        self, agent: Agent, observation: Observation, feedback: str | None
+    ) -> tuple[AgentStep, bool, str | None, Observation]:
         shot, shot_ms = _timed(self._save_screenshot)
-        decision = self._agent.act(observation, feedback)
+        decision = agent.act(observation, feedback)
         outcome, browser = self._carry_out(decision)
-        browser["screenshot"] = shot_ms
+        browser["picture"] = shot_ms
         action = None if decision.action is None else str(decision.action)
         self._taken.append(Taken(action, observation.page_key))
         error = decision.error if outcome is None else outcome.error
@@ -153,7 +166,7 @@ class EpisodeRun:
         error: str | None,
         screenshot: str | None,
     ) -> None:
-        browser_ms = browser["screenshot"] + browser.get("step", 0.0)
+        browser_ms = browser["picture"] + browser.get("step", 0.0)
         self._result.browser_ms += browser_ms
         row = {
             "step": len(self._taken),

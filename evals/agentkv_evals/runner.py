@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import agentkv_agents
-from agentkv_agents import AgentSetup, StopRules
+from agentkv_agents import Agent, AgentSetup, StopRules
+from agentkv_envs import Task
 
 from agentkv_evals.episode import Env, EpisodeRun, Interrupted
 from agentkv_evals.outcomes import Outcome
@@ -97,26 +98,26 @@ class Runner:
         folder = self._run.start_episode(episode.episode_id)
         self._progress.episode_started(episode)
         options = self._plan.options
-        setup = AgentSetup(
-            task=episode.task,
-            style=options.style,
-            seed=episode.seed,
-            history=options.history,
-            model=model,
-            session_id=f"{self._run.path.name}/{episode.episode_id}",
-        )
-        agent = agentkv_agents.get(options.agent).make(setup)
-        try:
-            result = EpisodeRun(
-                self._env,
-                agent,
-                folder,
-                StopRules(max_steps=options.max_steps),
-                on_step=self._progress.step_taken,
-                interrupted=self._interrupted,
-            ).play(episode.task, episode.seed)
-        finally:
-            agent.close()
+
+        def make_agent(task: Task) -> Agent:
+            setup = AgentSetup(
+                task=task,
+                style=options.style,
+                seed=episode.seed,
+                history=options.history,
+                model=model,
+                session_id=f"{self._run.path.name}/{episode.episode_id}",
+            )
+            return agentkv_agents.get(options.agent).make(setup)
+
+        result = EpisodeRun(
+            self._env,
+            make_agent,
+            folder,
+            StopRules(max_steps=options.max_steps),
+            on_step=self._progress.step_taken,
+            interrupted=self._interrupted,
+        ).play(episode.task, episode.seed)
         return make_row(self._plan, episode, result, rows.values())
 
     def _model(self, arm: Arm) -> BaseChatModel:

@@ -45,16 +45,17 @@ class FakeEnv:
     unscored: bool = False
     closed: bool = False
     log: list[str] = field(default_factory=list)
+    task: Task | None = None
 
     def reset(self, task: Task, seed: int = 0) -> Observation:
-        self._task, self._page, self._answer = task, 0, None
+        self.task, self._page, self._answer = task, 0, None
         self.log.append(task.task_id)
         self.hook(task.task_id, 0)
         return self._observe()
 
     def step(self, action: Action) -> StepResult:
         self._page += 1
-        self.hook(self._task.task_id, self._page)
+        self.hook(self.task.task_id, self._page)
         done = action.kind == "stop"
         self._answer = action.text if done else None
         return StepResult(self._observe(), None, done, self._answer, {"action": 1.0, "settle": 2.0})
@@ -62,7 +63,7 @@ class FakeEnv:
     def evaluate(self) -> Score:
         if self.unscored:
             return Score(None, {}, "needs a judge")
-        success = self._answer == self._task.eval["reference_answers"]["exact_match"]
+        success = self._answer == self.task.eval["reference_answers"]["exact_match"]
         return Score(success, {"string_match": float(success)}, "" if success else "wrong answer")
 
     def screenshot(self) -> bytes:
