@@ -8,6 +8,7 @@ import pytest
 from chat_fakes import ScriptedEngine
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumps, loads
 from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import ValidationError
@@ -146,8 +147,17 @@ def test_a_response_cache_does_not_answer_across_policies():
     engine = ScriptedEngine(lambda prompt: calls.append(prompt) or "ok")
     for budget in (64, 64, 128):
         ChatAgentKV.from_engine(engine, kv_policy="window", kv_budget=budget, cache=cache).invoke("x")
-    ChatAgentKV.from_engine(engine, seed=3, cache=cache).invoke("x")
-    assert len(calls) == 3
+    for seed in (0, 3):
+        ChatAgentKV.from_engine(engine, kv_policy="window", kv_budget=64, seed=seed, cache=cache).invoke("x")
+    assert len(calls) == 4
+
+
+def test_serialisation_keeps_the_settings_and_no_secret():
+    chat = ChatAgentKV(kv_policy="window", kv_budget="8MiB", kv_options={"sinks": 2}, api_key="secret")
+    text = dumps(chat)
+    assert "secret" not in text
+    again = loads(text, valid_namespaces=["agentkv"], allowed_objects=[ChatAgentKV])
+    assert again._identifying_params == chat._identifying_params
 
 
 def test_token_counts_come_from_the_models_own_tokenizer():
