@@ -32,15 +32,18 @@
       .map((e) => `${(e.labels && e.labels[0] ? e.labels[0].textContent.trim() + ": " : "")}${e.validationMessage}`),
   });
   // Resolves when no DOM change happened for `quiet` ms, no request is under way and visible pictures are there;
-  // or after `cap` ms. `since` is how long ago (ms) the action began: a younger document need not wait for it.
+  // or after `cap` ms. `since` is how long ago (ms) the action began: a document younger than that is the action's
+  // result already, so half the quiet time is enough.
   const settle = async ({ quiet, cap, since }) => {
     const begun = performance.now();
-    const floor = begun < since ? 0 : begun;
+    const fresh = begun < since;
+    const floor = fresh ? 0 : begun;
+    const enough = fresh ? quiet / 2 : quiet;
     for (;;) {
       const now = performance.now();
       const ready = document.readyState !== "loading";
       const rest = Math.max(state.last, floor, ready ? loaded() : now);
-      if (ready && now - rest >= quiet && state.pending <= 0 && !pictures()) return report(false);
+      if (ready && now - rest >= enough && state.pending <= 0 && !pictures()) return report(false);
       if (now - begun >= cap) return report(!ready || state.pending > 0);
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
