@@ -82,13 +82,14 @@ class ChatAgentKV(BaseChatModel):
     api_key: SecretStr | None = Field(default=None, exclude=True)
     """Accepted for code written for remote models; never used."""
 
-    _engine: Any = PrivateAttr(default=None)
+    _hosts: dict[str, ChatHost] = PrivateAttr(default_factory=dict)
+    """By model name; engines are loaded at the first call."""
 
     @classmethod
     def from_engine(cls, engine: Engine, **fields: Any) -> ChatAgentKV:
         """A chat model over an engine that is already loaded."""
         chat = cls(model=engine.model_name, **fields)
-        chat._engine = engine
+        chat._hosts[engine.model_name] = host_of(engine)
         return chat
 
     # --- LangChain's entry points: the session id travels from the config to the call ---
@@ -194,11 +195,13 @@ class ChatAgentKV(BaseChatModel):
     # --- sessions and tokens ---
 
     def close_session(self, session_id: str) -> bool:
-        """Close a session of this model's policy and budget, giving its KV back.
+        """Close the session of this policy and budget, giving its KV back; loads nothing.
 
-        Waits for calls that are already queued. Returns whether there was such a session.
+        Waits for calls that are already queued. Returns whether this instance knows such a session.
         """
-        return self._host({}).close_session(self._settings, session_id).result()
+        futures = [host.close_session(self._settings, session_id) for host in self._hosts.values()]
+        closed = [future.result() for future in futures]
+        return any(closed)
 
     async def aclose_session(self, session_id: str) -> bool:
         """Like `close_session`, without blocking the event loop."""
@@ -219,13 +222,14 @@ class ChatAgentKV(BaseChatModel):
         return KVSettings(self.kv_policy, self.kv_budget, self.kv_options)
 
     def _host(self, kwargs: dict[str, Any]) -> ChatHost:
-        """The host of the engine, loaded at the first call and shared by instances with the same model."""
+        """The host of the engine, which instances with the same model share."""
         model = kwargs.get("model") or self.model
-        if self._engine is not None and model == self.model:
-            return host_of(self._engine)
-        from agentkv.engine import Engine
+        if model not in self._hosts:
+            from agentkv.engine import Engine
 
-        return host_of(Engine.shared(model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool))
+            engine = Engine.shared(model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool)
+            self._hosts[model] = host_of(engine)
+        return self._hosts[model]
 
     # --- LangChain's bookkeeping ---
 

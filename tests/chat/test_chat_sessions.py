@@ -146,3 +146,7 @@ async def test_closing_a_session_gives_its_pages_back():
     assert chat.close_session("a")
     assert engine.arena.free_pages == free
     assert not await chat.aclose_session("a")
+
+
+def test_closing_a_session_of_a_model_that_was_never_used_loads_nothing():
+    assert not ChatAgentKV(model="no/such-model").close_session("a")
