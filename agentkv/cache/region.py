@@ -98,8 +98,8 @@ class Region:
         return half * self.page_slots + (slot % self.page_slots).unsqueeze(1)
 
     def layer_index(self, layer: int) -> Tensor:
-        """[2, H, pages in use] int32, for a kernel."""
-        return self.half_index[layer, :, :, : int(self.held[layer].max())]
+        """[2, H, P] int32 for a kernel; P is the pages of the head that holds most, over all layers."""
+        return self.half_index[layer, :, :, : int(self.held.max())]
 
     @property
     def page_bytes_held(self) -> int:

@@ -110,6 +110,7 @@ class KVStore:
             scales=self.scales[layer, :, :, : self.int8_slots],
             token_index=token_index,
             visible_slots=visible_slots,
+            ragged=not self.uniform,
         )
 
     # --- writing new tokens --------------------------------------------------------------------------------------
@@ -312,7 +313,6 @@ class KVStore:
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
         self.int8.resize(nothing)
-        self.token_index.fill_(-1)
 
 
 def _count(mask: Tensor) -> np.ndarray:

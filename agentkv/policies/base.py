@@ -143,9 +143,9 @@ class Policy:
     def prefill_chunk(self, max_slots: int) -> int:
         """Tokens that go in at once: room for them is made first, so a large chunk costs kept slots."""
         # With mixed precision a chunk arrives at full width beside quantised slots: smaller pieces, more tokens kept.
-        share = 4 if self.precision is None else 8
+        most, share = (256, 4) if self.precision is None else (128, 8)
         unprotected = max_slots - self.sinks - self.recent_slots(max_slots)
-        return max(1, min(256, max_slots // share, unprotected))
+        return max(1, min(most, max_slots // share, unprotected))
 
     def caps(self, max_slots: int) -> SlotCaps:
         """The most slots of each format in a session of ``max_slots``."""

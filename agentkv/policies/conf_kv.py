@@ -16,8 +16,8 @@ def conf_kv(
     *,
     threshold: float = 0.7,
     tight: Share = 0.5,
-    recent: Share = 1 / 8,
-    fp_window: Share = 1 / 8,
+    recent: Share = 1 / 16,
+    fp_window: Share = 1 / 16,
     sinks: int = 4,
     alpha: float = 0.65,
 ) -> Policy:

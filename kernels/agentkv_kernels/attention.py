@@ -38,6 +38,7 @@ class PagedKV:
         token_index: [H, int8_slots + fp_slots] int32, INT8 slots first; −1 marks an empty slot.
         visible_slots: the first so many slots of every head are filled and older than every query, so that no
             mask is needed for them.
+        ragged: whether some heads are padded. What a padding slot reads is arbitrary bits, NaN among them.
     """
 
     fp_halves: Tensor
@@ -49,6 +50,7 @@ class PagedKV:
     scales: Tensor
     token_index: Tensor
     visible_slots: int
+    ragged: bool = False
 
 
 def paged_mixed_attention(
@@ -108,6 +110,8 @@ class _Regions:
 def _read_regions(kv: PagedKV, dtype: torch.dtype) -> _Regions:
     fp_keys = _gather(kv.fp_halves, kv.fp_index[0], kv.fp_slots, "fp_keys")
     fp_values = _gather(kv.fp_halves, kv.fp_index[1], kv.fp_slots, "fp_values")
+    if kv.ragged:  # a probability of zero does not silence a NaN
+        fp_values.masked_fill_((kv.token_index[:, kv.int8_slots :] < 0).unsqueeze(-1), 0.0)
     if not kv.int8_slots:
         return _Regions(fp_keys, fp_values, None, None)
     code_keys = _gather(kv.int8_halves, kv.int8_index[0], kv.int8_slots, "int8_keys").to(dtype)
@@ -184,5 +188,6 @@ def _scratch(use: str, shape: Sequence[int], like: Tensor) -> Tensor:
     size = math.prod(shape)
     buffer = _buffers.by_use.get(key)
     if buffer is None or buffer.numel() < size:
-        buffer = _buffers.by_use[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+        with torch.inference_mode(False):  # usable outside inference mode too
+            buffer = _buffers.by_use[key] = torch.empty(size, dtype=like.dtype, device=like.device)
     return buffer[:size].view(*shape)

@@ -78,8 +78,11 @@ def test_empty_slots_of_ragged_heads_are_not_seen() -> None:
     kv, (keys, values) = random_cache(2, 6, 3, 8, 1, seed=4)
     token_index = kv.token_index.clone()
     token_index[1, [0, 4]] = -1
+    halves = kv.fp_halves.clone()
+    page, offset = divmod(4 - 3, PAGE)
+    halves[kv.fp_index[:, 1, page].long(), offset] = math.nan  # what an unused slot holds is arbitrary bits
     ragged = PagedKV(
-        kv.fp_halves, kv.fp_index, 6, kv.int8_halves, kv.int8_index, 3, kv.scales, token_index, visible_slots=0
+        halves, kv.fp_index, 6, kv.int8_halves, kv.int8_index, 3, kv.scales, token_index, visible_slots=0, ragged=True
     )
     query = torch.randn(2, 1, 8)
     out, _ = paged_mixed_attention(query, ragged, torch.tensor([8], dtype=torch.int32), 1.0)
