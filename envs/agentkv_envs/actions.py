@@ -39,12 +39,13 @@ _VERB = re.compile(r"(?<![\w/])(" + "|".join(sorted(KINDS, key=len, reverse=True
 _FENCE = re.compile(r"```(?:\w+\n)?(.*?)```", re.DOTALL)
 _LABEL = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'(?!\w))""")
 _ID = re.compile(r"\s*(?:[\[(]\s*#?(\d{1,4})\s*[\])]|#?(\d{1,4})(?!\w))")
-_FORBIDDEN_IN_LABEL = str.maketrans({'"': "'", "[": "(", "]": ")", "\n": " ", "\r": " ", "\t": " "})
+_FORBIDDEN_IN_LABEL = str.maketrans({'"': "'", "[": "(", "]": ")"})
 
 
 def clean_label(name: str, limit: int = 80) -> str:
     """An element's name as a label: one line, no double quotes or square brackets, at most `limit` characters."""
-    label = " ".join(name.translate(_FORBIDDEN_IN_LABEL).split())
+    plain = "".join(c if c.isprintable() else " " for c in name.translate(_FORBIDDEN_IN_LABEL))
+    label = " ".join(plain.split())
     return label if len(label) <= limit else label[: limit - 1].rstrip() + "…"
 
 

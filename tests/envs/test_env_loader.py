@@ -1,0 +1,152 @@
+"""Loading suites and task files, and the one line that says what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentkv_envs import EnvError, TaskError, bind, load_suite, load_task_file
+
+GOOD: dict[str, Any] = {
+    "task_id": 7,
+    "sites": ["shopping"],
+    "intent": "Say ok.",
+    "start_url": "__SHOPPING__/",
+    "eval": {"eval_types": ["string_match"], "reference_answers": {"exact_match": "ok"}},
+    "comments": "unknown keys are ignored",
+}
+
+
+def write(path: Path, data: object) -> Path:
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_globs_choose_tasks_in_order() -> None:
+    ids = [task.task_id for task in load_suite("vwa75:shopping-00[31],shopping-010")]
+    assert ids == ["shopping-001", "shopping-003", "shopping-010"]
+    assert len(load_suite("vwa75")) >= 12
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("vwa99", "there is no suite 'vwa99'; there are vwa75"),
+        ("vwa75:shoping-001", "no task matches 'shoping-001'; near: shopping-001"),
+        ("vwa75:forum-*", "no task matches 'forum-*'; near: shopping-001"),
+    ],
+)
+def test_unknown_names_list_what_there_is(spec: str, reason: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        load_suite(spec)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_task_file_holds_one_task_or_many(tmp_path: Path) -> None:
+    (task,) = load_task_file(write(tmp_path / "one.json", GOOD))
+    assert (task.task_id, task.suite, task.oracle, task.horizon) == ("shopping-007", "file", (), "")
+    other = {**GOOD, "task_id": "mine", "agentkv": {"oracle": ['click "Deals"', "stop [ok]"]}}
+    tasks = load_task_file(write(tmp_path / "two.json", [GOOD, other]))
+    assert [task.task_id for task in tasks] == ["shopping-007", "mine"]
+    assert tasks[1].oracle == ('click "Deals"', "stop [ok]")
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """GOOD with the field at a dotted path set (None: removed)."""
+    data = json.loads(json.dumps(GOOD))
+    *parents, last = path.split(".")
+    place = data
+    for name in parents:
+        place = place.setdefault(name, {})
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+HTML = {"url": "last", "locator": "", "required_contents": {"must_include": ["x"]}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("task_id", None, "is missing"),
+        ("task_id", True, "must be a name or a number"),
+        ("sites", None, "is missing"),
+        ("sites", [], "must be a list of at least one text"),
+        ("sites", ["reddit"], "there is no embedded site 'reddit'; there are shopping"),
+        ("intent", "  ", "is empty"),
+        ("intent", 3, "must be a text, not a number"),
+        ("start_url", "shop", "must begin with a placeholder"),
+        ("eval", [], "must be an object, not a list"),
+        ("eval.eval_types", ["smell"], "unknown type 'smell'"),
+        ("eval.reference_answers", {}, "must be an object with one of exact_match"),
+        ("eval.reference_answers", {"nearly": "x"}, "unknown key"),
+        ("eval.reference_answers", {"must_include": [1]}, "must be a list of texts"),
+        ("eval.eval_types", ["url_match"], "is missing"),
+        ("eval.eval_types", ["program_html"], "must be a list of at least one target"),
+        ("agentkv.oracle", ["jump"], "no action found"),
+        ("agentkv.oracle", ["CLICK [3]", "stop []"], "write it as click [3]"),
+        ("agentkv.oracle", ['click "Deals"'], "must end with stop"),
+    ],
+)
+def test_errors_name_file_field_and_reason(tmp_path: Path, field: str, value: object, reason: str) -> None:
+    path = write(tmp_path / "bad.json", [GOOD, changed(field, value)])
+    with pytest.raises(TaskError) as caught:
+        load_task_file(path)
+    error = caught.value
+    assert error.source == str(path)
+    assert error.field.startswith("[1].")
+    assert reason in error.reason
+    assert "\n" not in str(error)
+    assert isinstance(error, EnvError)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("x", "must be an object, not a text"),
+        ({**HTML, "url": ""}, "is empty"),
+        ({**HTML, "locator": 3}, "must be a text"),
+        ({**HTML, "required_contents": {"exact_match": ["x"]}}, "must be a text"),
+    ],
+)
+def test_program_targets_are_checked(tmp_path: Path, target: object, reason: str) -> None:
+    data = changed("eval", {"eval_types": ["program_html"], "program_html": [HTML, target]})
+    with pytest.raises(TaskError, match=r"eval\.program_html\[1\]") as caught:
+        load_task_file(write(tmp_path / "bad.json", data))
+    assert reason in caught.value.reason
+
+
+def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"a": \n')
+    twice = write(tmp_path / "twice.json", [GOOD, GOOD])
+    for path, reason in (
+        (tmp_path / "none.json", "cannot be read: No such file or directory"),
+        (tmp_path, "cannot be read: Is a directory"),
+        (broken, "is not JSON: Expecting value in line 2"),
+        (write(tmp_path / "empty.json", []), "holds no tasks"),
+        (write(tmp_path / "text.json", "task"), "a task must be an object, not a text"),
+        (twice, "'shopping-007' stands there twice"),
+    ):
+        with pytest.raises(TaskError) as caught:
+            load_task_file(path)
+        assert reason in str(caught.value)
+
+
+def test_binding_fills_every_text(tmp_path: Path) -> None:
+    data = changed("agentkv.oracle", ['type "Code" [__CODE__] [1]', "stop [__CODE__]"])
+    (task,) = load_task_file(
+        write(tmp_path / "t.json", changed("intent", "Use __CODE__.") | {"agentkv": data["agentkv"]})
+    )
+    bound = bind(task, {"CODE": "FERN12", "SHOPPING": "http://127.0.0.1:1"})
+    assert bound.intent == "Use FERN12."
+    assert bound.start_url == "http://127.0.0.1:1/"
+    assert bound.oracle[0] == 'type "Code" [FERN12] [1]'
+    with pytest.raises(TaskError, match=r"shopping-007: intent: unknown placeholder __CODE__"):
+        bind(task, {"SHOPPING": ""})
