@@ -123,7 +123,7 @@ def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tupl
     budgeted = [policy for policy in policies if policy != REFERENCE_POLICY]
     notes = []
     if budgeted and not options.budgets:
-        notes.append(f"no --budget given: {', '.join(budgeted)} runs with {DEFAULT_BUDGET}")
+        notes.append(f"no --budget given: {DEFAULT_BUDGET} for {', '.join(budgeted)}")
     if options.budgets and not budgeted:
         notes.append(f"--budget does not apply to {REFERENCE_POLICY}, which keeps everything")
     budgets = list(dict.fromkeys(options.budgets)) or [DEFAULT_BUDGET]

@@ -51,7 +51,7 @@ def test_a_run_leaves_rows_steps_pictures_summary_and_report(lab: Lab, capsys: p
     config = json.loads((lab.run / "config.json").read_text())
     assert config["starts"][0]["versions"]["langchain-core"]
     printed = capsys.readouterr().out
-    assert "note: no --budget given: window runs with 12MiB" in printed
+    assert "note: no --budget given: 12MiB for window" in printed
     assert str(lab.run / "report.html") in printed
     assert lab.envs[0].closed
     assert len(lab.envs) == 1
