@@ -77,8 +77,12 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
 
 def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGuard, out: TextIO) -> bool:
     rows = run.rows()
-    todo = len(pending(plan, rows))
-    state = f"{todo} of {len(plan.episodes)} episodes to run" if todo else "every episode is done (--fresh runs again)"
+    todo = {episode.episode_id for episode in pending(plan, rows)}
+    if todo and not run.new:
+        run.record_start()
+    state = (
+        f"{len(todo)} of {len(plan.episodes)} episodes to run" if todo else "every episode is done (--fresh runs again)"
+    )
     print(f"run {run.path}: {state}", file=out, flush=True)
     for note in plan.notes:
         print(f"note: {note}", file=out, flush=True)
@@ -86,7 +90,7 @@ def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGu
     try:
         with Runner(plan, run, backends, progress, guard.requested) as runner:
             runner.prepare()
-            progress.start(plan, rows)
+            progress.start(plan, {key: row for key, row in rows.items() if key not in todo})
             with guard:
                 return runner.play_all()
     except KeyboardInterrupt:

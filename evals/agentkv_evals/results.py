@@ -18,7 +18,7 @@ def make_row(
     held at any moment, `full_peak_ratio` that divided by the peak of `full` on the same task and seed, found
     among `rows` (None without one)."""
     steps = result.steps
-    peak = _last(steps, "peak_kv_bytes")
+    peak = _most(steps, "peak_kv_bytes")
     options = plan.options
     return {
         "episode_id": episode.episode_id,
@@ -43,9 +43,9 @@ def make_row(
         "reused_tokens": _sum(steps, "reused_tokens"),
         "new_tokens": _sum(steps, "new_tokens"),
         "generated_tokens": _sum(steps, "generated_tokens"),
-        "logical_length": _last(steps, "logical_length"),
-        "evicted_tokens": _last(steps, "evicted_tokens"),
-        "quantized_tokens": _last(steps, "quantized_tokens"),
+        "logical_length": _most(steps, "logical_length"),
+        "evicted_tokens": _most(steps, "evicted_tokens"),
+        "quantized_tokens": _most(steps, "quantized_tokens"),
         "start_ms": result.start_ms,
         "browser_ms": result.browser_ms,
         "prefill_ms": _sum(steps, "prefill_ms"),
@@ -77,6 +77,6 @@ def _sum(steps: list[dict[str, Any]], name: str) -> Any:
     return sum(values) if values else None
 
 
-def _last(steps: list[dict[str, Any]], name: str) -> Any:
-    values = _values(steps, name)
-    return values[-1] if values else None
+def _most(steps: list[dict[str, Any]], name: str) -> Any:
+    # Counters of the session so far; the largest, not the last, since a session can start over in an episode.
+    return max(_values(steps, name), default=None)

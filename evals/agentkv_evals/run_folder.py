@@ -9,7 +9,6 @@ summary.json, report.html
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -28,8 +27,9 @@ SCHEMA = 1
 class RunFolder:
     """A run on disk. Reading works on any run; writing needs `lock()`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
+        self.new = new
         self._lock: int | None = None
 
     @property
@@ -59,6 +59,12 @@ class RunFolder:
     def append_row(self, row: dict[str, Any]) -> None:
         """Adds a finished episode; it is on disk when this returns."""
         files.append_line(self.path / "results.jsonl", row)
+
+    def record_start(self) -> None:
+        """Adds this start of the program to config.json."""
+        config = self.config
+        config["starts"] = [*config["starts"], describe()]
+        files.write_json(self.path / "config.json", config)
 
     def lock(self) -> None:
         """Claims the folder for this process until `unlock()`. Raises EvalError if another one writes it."""
@@ -97,9 +103,6 @@ def open_run(plan: EvalPlan, *, fresh: bool) -> RunFolder:
         known = [path for path in known if (path / "config.json").exists()]
         run = RunFolder(known[-1]) if known and not fresh else _create(plan)
         run.lock()
-        config = run.config
-        config["starts"] = [*config["starts"], describe()]
-        files.write_json(run.path / "config.json", config)
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvalError(
@@ -149,10 +152,10 @@ def _create(plan: EvalPlan) -> RunFolder:
         "source": options.tasks or str(options.task_file),
         "settings": plan.settings(),
         "tasks": {task.task_id: task.intent for task in plan.tasks},
-        "starts": [],
+        "starts": [describe()],
     }
-    files.write_json(path / "config.json", json.loads(json.dumps(config)))
-    return RunFolder(path)
+    files.write_json(path / "config.json", config)
+    return RunFolder(path, new=True)
 
 
 def _new_folder(runs_dir: Path, name: str) -> Path:

@@ -160,6 +160,16 @@ def test_an_unfinished_run_has_a_report(lab: Lab, capsys: pytest.CaptureFixture[
     assert "not run" in text
 
 
+def test_a_run_under_two_commits_says_so(lab: Lab) -> None:
+    run_eval(lab.options(), lab.backends)
+    path = lab.run / "config.json"
+    config = json.loads(path.read_text())
+    config["starts"] = [{**config["starts"][0], "git": {"commit": name, "dirty": False}} for name in ("aaa", "bbb")]
+    path.write_text(json.dumps(config))
+    runs_report("latest", lab.folder / "runs")
+    assert "continued after the code had changed: aaa, bbb" in (lab.run / "report.html").read_text()
+
+
 def test_runs_list_and_show(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     runs = lab.folder / "runs"
     assert runs_list(runs) == 0

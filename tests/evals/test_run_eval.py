@@ -65,6 +65,7 @@ def test_the_same_command_again_runs_nothing(lab: Lab, capsys: pytest.CaptureFix
     assert lab.rows() == before
     assert len(lab.envs) == 1
     assert len(lab.models) == 2
+    assert len(json.loads((lab.run / "config.json").read_text())["starts"]) == 1
     assert "every episode is done" in capsys.readouterr().out
 
 
@@ -84,6 +85,7 @@ def test_resume_goes_on_after_a_torn_line(lab: Lab) -> None:
     assert run_eval(lab.options(), lab.backends) == 0
     assert [row["episode_id"] for row in lab.rows()] == [json.loads(line)["episode_id"] for line in lines]
     assert lab.envs[1].log == ["t-2", "t-2"]
+    assert len(json.loads((lab.run / "config.json").read_text())["starts"]) == 2
 
 
 def test_a_damaged_line_is_named(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +135,9 @@ def test_second_ctrl_c_stops_at_once(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("error", [InfraError("the page hung for 20 s"), RuntimeError("a bug")])
-def test_a_hung_page_ends_the_episode_and_not_the_run(lab: Lab, error: Exception) -> None:
+def test_a_hung_page_ends_the_episode_and_not_the_run(
+    lab: Lab, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
     def hang(task_id: str, step: int) -> None:
         if (task_id, step) == ("t-1", 1) and len(lab.envs) == 1:
             raise error
@@ -150,8 +154,11 @@ def test_a_hung_page_ends_the_episode_and_not_the_run(lab: Lab, error: Exception
     assert (lab.run / "episodes" / row["episode_id"] / "error.txt").exists() != known
     assert run_eval(lab.options(), lab.backends) == 1  # not tried again by itself
     assert len(lab.rows()) == 4
-    assert run_eval(lab.options(retry_errors=True), lab.backends) == 0
+    capsys.readouterr()
+    assert run_eval(lab.options(retry_errors=True, json=True), lab.backends) == 0
     assert len(lab.rows()) == 5
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == lab.rows()[1:]  # the failed try is not among the results
     assert RunFolder(lab.run).rows()[row["episode_id"]]["outcome"] == "success"
 
 

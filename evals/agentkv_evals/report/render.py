@@ -30,6 +30,7 @@ def render_report(run: RunFolder, summary: dict[str, Any]) -> str:
                 for arm, color in zip(summary["arms"], colors, strict=True)
             ],
             tasks=tasks,
+            commits=list(dict.fromkeys(start["git"]["commit"] for start in config["starts"] if start["git"])),
             viewer=view.viewer_data(run, tasks),
             success_svg=Markup(plots.success_vs_memory(summary["arms"], colors)),
             time_svg=Markup(plots.step_time(summary["arms"])),
