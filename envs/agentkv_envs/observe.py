@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agentkv_envs.outline import Limits, Line, Mark, Outline, Part, View, outline
@@ -14,11 +15,12 @@ from agentkv_envs.types import Element, Observation
 MAX_ID = 99
 HARD_LIMIT = 350
 _LEVELS = 5
+_MAX_CHROME = 12
+_PIECE_PARTS, _PIECE_CHARS = 8, 240
 _VOLATILE = re.compile(r" \[(?:ref|box|cursor)=[^\]]*\]| \[active\]")
 _PIECES = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
 
 TokenCounter = Callable[[str], int]
-_Rendered = tuple[str, tuple[Element, ...]]
 
 
 def estimate_tokens(text: str) -> int:
@@ -32,6 +34,12 @@ class IdPool:
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
+
+    def copy(self) -> IdPool:
+        """A pool that can give out ids without this one knowing."""
+        twin = IdPool()
+        twin._ids = dict(self._ids)
+        return twin
 
     def assign(self, shown: Iterable[str], alive: set[str]) -> dict[str, int]:
         """Ids of the shown keys; keys that are gone give theirs back, and so do hidden ones when ids run out."""
@@ -87,17 +95,19 @@ def observe(
     for _ in range(_LEVELS):
         page = outline(root, state.view, limits)
         draft = _Draft(page, around, style)
-        text, elements = draft.render(state, alive)
-        if count_tokens(text) <= limit:
+        rendered = draft.render(state.ids, alive)
+        if count_tokens(rendered.text) <= limit:
             break
         limits = limits.smaller()
     else:
-        text, elements = draft.render_paged(state, alive, lambda text: count_tokens(text) <= limit)
+        start = state.view.offsets.get("more:page", 0)
+        rendered = draft.render_paged(start, state.ids, alive, lambda text: count_tokens(text) <= limit)
+    state.ids, state.shown = rendered.ids, rendered.shown
     return Observation(
-        text=text,
+        text=rendered.text,
         url=around.url,
         title=around.title,
-        elements=elements,
+        elements=draft.elements(rendered.shown),
         alerts=(*around.messages, *(_alert_text(line) for line in page.alerts)),
         tabs=around.tabs,
         style=style,
@@ -124,6 +134,15 @@ def change_view(view: View, mark: Mark) -> None:
         view.opened.add(mark.key)
 
 
+@dataclass(frozen=True)
+class _Rendered:
+    """An observation's text, the ids after giving out those it needs, and its elements by id."""
+
+    text: str
+    ids: IdPool
+    shown: dict[int, Mark]
+
+
 class _Draft:
     """Turns the lines of one page into text and elements."""
 
@@ -137,40 +156,43 @@ class _Draft:
             )
             self.head.append((f"tabs: {' | '.join(titles)}",))
         if page.chrome:
-            self.head.append(tuple(page.chrome))
+            self.head.append(tuple(page.chrome[:_MAX_CHROME]))
         self.head += [(f"alert: {_short(message, 160)}",) for message in around.messages]
-        self.head += [("alert:", *line) for line in page.alerts]
+        self.head += [("alert:", *(_short(p, 160) if isinstance(p, str) else p for p in line)) for line in page.alerts]
         if around.loading:
             self.head.append(("page still loading",))
         # A heading that repeats the title says nothing new.
-        self.lines = [line for line in page.lines if line != (f"# {around.title}",)]
+        rest = [line for line in page.lines if line != (f"# {around.title}",)]
+        self.lines = [*((part,) for part in page.chrome[_MAX_CHROME:]), *rest]
 
-    def render(self, state: PageState, alive: set[str], lines: list[Line] | None = None) -> _Rendered:
-        """Text and elements of the head and these lines (None: all of the page)."""
+    def render(self, ids: IdPool, alive: set[str], lines: list[Line] | None = None) -> _Rendered:
+        """The head and these lines (None: all of the page); `ids` itself stays as it is."""
         lines = [*self.head, *(self.lines if lines is None else lines)]
         marks = {p.key: p for line in lines for p in line if isinstance(p, Mark)}
-        numbers = state.ids.assign(marks, alive)
-        state.shown = {number: marks[key] for key, number in numbers.items()}
+        ids = ids.copy()
+        numbers = ids.assign(marks, alive)
         text = "\n".join(self._line(line, numbers) for line in lines)
-        elements = tuple(
-            Element(number, m.role, m.label, self._mark(m, None), m.options, m.disabled)
-            for number, m in state.shown.items()
-        )
-        return text, elements
+        return _Rendered(text, ids, {number: marks[key] for key, number in numbers.items()})
 
-    def render_paged(self, state: PageState, alive: set[str], fits: Callable[[str], bool]) -> _Rendered:
-        """As many lines as fit, from where the agent is; a `more` element leads to the rest."""
-        start = state.view.offsets.get("more:page", 0)
-        start = start if start < len(self.lines) else 0
-        end = len(self.lines)
+    def render_paged(self, start: int, ids: IdPool, alive: set[str], fits: Callable[[str], bool]) -> _Rendered:
+        """As many lines from `start` on as fit; a `more` element leads to the rest."""
+        lines = [piece for line in self.lines for piece in _pieces(line)]
+        start = start if start < len(lines) else 0
+        end = len(lines)
         while True:
-            after = end if end < len(self.lines) else 0
+            after = end if end < len(lines) else 0
             label = "rest of page" if after else "top of page"
             rest: Line = (Mark("more:page", "more", label, offset=after),)
-            text, elements = self.render(state, alive, [*self.lines[start:end], rest])
-            if fits(text) or end <= start + 1:
-                return text, elements
+            rendered = self.render(ids, alive, [*lines[start:end], rest])
+            if fits(rendered.text) or end <= start + 1:
+                return rendered
             end = start + max(1, (end - start) * 3 // 4)
+
+    def elements(self, shown: dict[int, Mark]) -> tuple[Element, ...]:
+        """The shown elements, in reading order."""
+        return tuple(
+            Element(number, m.role, m.label, self._mark(m, None), m.options, m.disabled) for number, m in shown.items()
+        )
 
     def _line(self, line: Line, numbers: dict[str, int]) -> str:
         out = ""
@@ -191,6 +213,22 @@ class _Draft:
             return f"{head}{mark.role} '{mark.label}'{state}"
         head = f" [{number}]" if number is not None else ""
         return f'{mark.role} "{mark.label}"{head}{state}'
+
+
+def _pieces(line: Line) -> Iterator[Line]:
+    """A long line as several short ones."""
+    piece: list[Part] = []
+    chars = 0
+    for part in line:
+        for cut in textwrap.wrap(part, _PIECE_CHARS) if isinstance(part, str) else [part]:
+            size = len(cut) if isinstance(cut, str) else len(cut.label) + len(cut.state)
+            if piece and (chars + size > _PIECE_CHARS or len(piece) >= _PIECE_PARTS):
+                yield tuple(piece)
+                piece, chars = [], 0
+            piece.append(cut)
+            chars += size
+    if piece:
+        yield tuple(piece)
 
 
 def _alert_text(line: Line) -> str:

@@ -33,7 +33,7 @@ def test_the_oracle_solves_the_task_within_the_token_budget(
     assert env.evaluate().success is True
     sizes = [count_tokens(o.text) for o in seen]
     assert max(sizes) <= 350
-    assert sum(sizes) / len(sizes) <= 260
+    assert sum(sizes) <= 6000, "an episode with full memory must fit a window of 8192 tokens"
     assert max(e.id for o in seen for e in o.elements) <= 99
 
 
