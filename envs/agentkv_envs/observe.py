@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from agentkv_envs.outline import Limits, Line, Mark, Outline, Part, View, outline
+from agentkv_envs.inline import Line, Mark, Part
+from agentkv_envs.outline import Limits, Outline, View, outline
 from agentkv_envs.snapshot import parse_snapshot
 from agentkv_envs.types import Element, Observation
 

@@ -7,23 +7,28 @@ an entry of a list or table is one line, long texts and long lists are cut where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agentkv_envs.actions import clean_label
+from agentkv_envs.inline import (
+    BLOCKS,
+    FIELDS,
+    Line,
+    Mark,
+    Part,
+    is_inline,
+    is_mark,
+    join_cells,
+    name_by_row,
+    parts_of,
+    plain_text,
+    text_of,
+    tidy,
+)
 from agentkv_envs.snapshot import Node
 
-FIELDS = frozenset(
-    {"textbox", "searchbox", "spinbutton", "combobox", "listbox", "checkbox", "radio", "switch", "slider"}
-)
-INTERACTIVE = FIELDS | {"link", "button", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem"}
 _LANDMARKS = {"contentinfo": "Footer", "complementary": "Sidebar", "navigation": "Menu"}
-_BLOCKS = frozenset(
-    {"list", "table", "grid", "treegrid", "feed", "heading", "paragraph", "blockquote", "article", "figure", "region"}
-    | {"form", "search", "main", "banner", "navigation", "contentinfo", "complementary", "separator"}
-    | {"alert", "status", "dialog", "alertdialog"}
-)
 _OPEN_NAVIGATION = 6
-_MAX_OPTIONS = 10
 
 
 @dataclass(frozen=True)
@@ -53,28 +58,6 @@ class View:
     offsets: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Mark:
-    """An element at its place in a line.
-
-    `key` is its handle: Playwright's reference, or for `more` and `expand` elements the part they open.
-    `state` is printed after the id. `offset` is where a list continues for `more`.
-    """
-
-    key: str
-    role: str
-    label: str
-    state: str = ""
-    options: tuple[str, ...] = ()
-    disabled: bool = False
-    url: str = ""
-    offset: int = 0
-
-
-Part = str | Mark
-Line = tuple[Part, ...]
-
-
 @dataclass
 class Outline:
     """A page as lines: the chrome around it, its alerts, its content."""
@@ -82,15 +65,6 @@ class Outline:
     chrome: list[Part] = field(default_factory=list)
     alerts: list[Line] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
-
-
-def text_of(node: Node) -> str:
-    """All text in a node, in reading order."""
-    own = node.name or node.text
-    if node.role == "text" or not node.children:
-        return own
-    inner = " ".join(filter(None, (text_of(child) for child in node.children if child.role != "option")))
-    return " ".join(filter(None, (node.text, inner))) or node.name
 
 
 class Outliner:
@@ -102,12 +76,15 @@ class Outliner:
         self.out = Outline()
         self.heading = ""
 
+    def _parts(self, node: Node) -> list[Part]:
+        return parts_of(node, self.view.opened)
+
     # Blocks
 
     def block(self, node: Node) -> None:
         """Add a node that starts its own line."""
         handler = getattr(self, f"_{node.role}", None)
-        if handler is not None and node.role in _BLOCKS:
+        if handler is not None and node.role in BLOCKS:
             handler(node)
         elif is_inline(node):
             self._flow([node])
@@ -133,7 +110,7 @@ class Outliner:
         line: list[Part] = []
         bottom: float | None = None
         for node in nodes:
-            parts = self.parts(node)
+            parts = self._parts(node)
             top, end = _extent(node)
             field_starts = any(isinstance(p, Mark) and p.role in FIELDS for p in parts) and any(
                 isinstance(p, Mark) for p in line
@@ -167,16 +144,16 @@ class Outliner:
 
     def _heading(self, node: Node) -> None:
         self.heading = clean_label(text_of(node), 40)
-        marks = [p for p in self.parts(node) if isinstance(p, Mark)]
+        marks = [p for p in self._parts(node) if isinstance(p, Mark)]
         self._add(["#", *marks] if marks else [f"# {' '.join(text_of(node).split())}"])
 
     def _paragraph(self, node: Node) -> None:
-        self._add(self.parts(node), f"text:{node.ref}")
+        self._add(self._parts(node), f"text:{node.ref}")
 
     _blockquote = _paragraph
 
     def _alert(self, node: Node) -> None:
-        line = tidy(self.parts(node))
+        line = tidy(self._parts(node))
         if line:
             self.out.alerts.append(line)
 
@@ -199,17 +176,19 @@ class Outliner:
             if child.role == "navigation":
                 continue
             if child.role == "search":
-                parts += [p for p in self.parts(child) if isinstance(p, Mark) and p.role in FIELDS] or self.parts(child)
+                parts += [p for p in self._parts(child) if isinstance(p, Mark) and p.role in FIELDS] or self._parts(
+                    child
+                )
             elif is_mark(child) or not child.children:
-                parts += self.parts(child)
+                parts += self._parts(child)
             else:
                 parts += self._chrome_parts(child)
         return [p for p in parts if isinstance(p, Mark)]
 
     def _navigation(self, node: Node) -> None:
-        marks = [p for p in self.parts(node) if isinstance(p, Mark)]
+        marks = [p for p in self._parts(node) if isinstance(p, Mark)]
         if len(marks) <= _OPEN_NAVIGATION:
-            self._add(self.parts(node))
+            self._add(self._parts(node))
         elif self._collapsed(node):
             self._pages_of_marks(node, marks)
 
@@ -250,7 +229,7 @@ class Outliner:
         self._window(f"more:{node.ref}", lines, budget, self.limits.entries, what)
 
     def _entry(self, node: Node) -> Line:
-        line = tidy(self.parts(node))
+        line = tidy(self._parts(node))
         about = next((p.label if isinstance(p, Mark) else p for p in line), "")
         return self._cut(line, f"text:{node.ref}", about)
 
@@ -277,16 +256,16 @@ class Outliner:
         lines: list[Line] = []
         facts: list[str] = []
         for row in rows:
-            cells = [tidy(self.parts(cell)) for cell in row.children]
+            cells = [tidy(self._parts(cell)) for cell in row.children]
             if (
                 len(cells) == 2
                 and row.children[0].role == "rowheader"
                 and all(isinstance(p, str) for c in cells for p in c)
             ):
-                facts.append(f"{_plain(cells[0])}: {_plain(cells[1])}")
+                facts.append(f"{plain_text(cells[0])}: {plain_text(cells[1])}")
                 continue
             if any(cell.role != "columnheader" for cell in row.children):
-                lines.append(_join_cells(cells))
+                lines.append(join_cells(cells))
         if facts:
             self._facts(facts)
         if lines:
@@ -308,132 +287,12 @@ class Outliner:
             line = f"{line}; {fact}" if line else fact
         self._add([line])
 
-    # Inline parts
-
-    def parts(self, node: Node) -> list[Part]:
-        """A node as it stands within a line."""
-        if is_mark(node):
-            return list(self._mark(node))
-        if node.role == "text":
-            return [node.text]
-        if node.role == "img":
-            return [f'img "{clean_label(node.name, 40)}"'] if node.name else []
-        if node.role == "term":
-            return [f"{text_of(node)}:"]
-        if not node.children:
-            return [node.text or node.name] if (node.text or node.name) else []
-        inner = [part for child in node.children for part in self.parts(child)]
-        return [node.text, *inner] if node.text else inner
-
-    def _mark(self, node: Node) -> tuple[Mark, ...]:
-        label = clean_label(node.name or ("" if node.role in FIELDS else text_of(node)))
-        label = label or _last_segment(node.attrs.get("url", "")) or node.role
-        role = node.role if node.role in INTERACTIVE else "button"
-        state = [f"= {' '.join(node.text.split())[:80]}"] if node.role in FIELDS and node.text else []
-        options = tuple(clean_label(o.name or o.text, 60) for o in node.children if o.role == "option")
-        extra: tuple[Mark, ...] = ()
-        if options:
-            chosen = [clean_label(o.name or o.text, 60) for o in node.children if "selected" in o.attrs]
-            key = f"options:{node.ref}"
-            if len(options) > _MAX_OPTIONS and key not in self.view.opened:
-                options = options[: _MAX_OPTIONS - 2]
-                extra = (Mark(key, "expand", clean_label(f"options of {label}", 40)),)
-            others = [option for option in options if option not in chosen]
-            state = [f"= {', '.join(chosen)}"] if chosen else []
-            state += [f"or {' | '.join(others)}"] if others else []
-        state += [name for name in ("checked", "pressed", "expanded", "disabled") if node.attrs.get(name) == "true"]
-        disabled = "disabled" in node.attrs
-        return (Mark(node.ref, role, label, " ".join(state), options, disabled, node.attrs.get("url", "")), *extra)
-
 
 def outline(root: Node, view: View, limits: Limits) -> Outline:
     """The lines of a page under `view`, cut to `limits`."""
     outliner = Outliner(view, limits)
     outliner._container(root)
     return outliner.out
-
-
-def is_mark(node: Node) -> bool:
-    """Whether an action can name this node: a control, or something clickable that holds no control."""
-    if not node.ref:
-        return False
-    if node.role in INTERACTIVE:
-        return True
-    clickable = "cursor" in node.attrs or (node.role == "generic" and bool(node.name))
-    return clickable and bool(text_of(node)) and not any(c.role in INTERACTIVE for c in node.walk() if c is not node)
-
-
-def is_inline(node: Node) -> bool:
-    """Whether a node can share a line with its neighbours."""
-    return is_mark(node) or not any(child.role in _BLOCKS for child in node.walk())
-
-
-def tidy(parts: Sequence[Part]) -> Line:
-    """Drop empty texts, a field's own label beside it, and the second of two links to the same thing."""
-    clean: list[Part] = []
-    labels = {p.label for p in parts if isinstance(p, Mark) and p.role in FIELDS}
-    named = {p.url for p in parts if isinstance(p, Mark) and p.label != _last_segment(p.url)}
-    links: set[tuple[str, str]] = set()
-    for part in parts:
-        if isinstance(part, Mark):
-            if part.role == "link" and part.url:
-                nameless = part.label == _last_segment(part.url) and part.url in named
-                if nameless or (part.label, part.url) in links:
-                    continue
-                links.add((part.label, part.url))
-            clean.append(part)
-            continue
-        text = " ".join(part.split())
-        if not text or clean_label(text) in labels:
-            continue
-        if clean and isinstance(clean[-1], str):
-            clean[-1] = clean[-1] + text if text[0] in ".,;:!?)" else f"{clean[-1]} {text}"
-        else:
-            clean.append(text)
-    return tuple(clean)
-
-
-def name_by_row(lines: list[Line]) -> list[Line]:
-    """Give buttons and fields that repeat from row to row the name of their row."""
-    seen: dict[tuple[str, str], int] = {}
-    for line in lines:
-        for part in line:
-            if isinstance(part, Mark):
-                seen[part.role, part.label] = seen.get((part.role, part.label), 0) + 1
-    named: list[Line] = []
-    for line in lines:
-        first = next((p for p in line if isinstance(p, Mark) or p.strip()), "")
-        row = first.label if isinstance(first, Mark) else first
-        named.append(
-            tuple(
-                replace(p, label=clean_label(f"{p.label} {row}"))
-                if isinstance(p, Mark) and p is not first and seen[p.role, p.label] > 1
-                else p
-                for p in line
-            )
-        )
-    return named
-
-
-def _last_segment(url: str) -> str:
-    """What stands in for the name of a link that has none."""
-    return clean_label(url.rstrip("/").rpartition("/")[2], 40)
-
-
-def _plain(line: Line) -> str:
-    return " ".join(p for p in line if isinstance(p, str))
-
-
-def _join_cells(cells: list[Line]) -> Line:
-    """One row: texts of neighbouring cells are set apart by commas."""
-    parts: list[Part] = []
-    for cell in cells:
-        for i, part in enumerate(cell):
-            if i == 0 and isinstance(part, str) and parts and isinstance(parts[-1], str):
-                parts[-1] = f"{parts[-1]}, {part}"
-            else:
-                parts.append(part)
-    return tuple(parts)
 
 
 def _extent(node: Node) -> tuple[float | None, float | None]:

@@ -51,9 +51,9 @@ def test_databases_are_private() -> None:
 def test_search_needs_every_word_and_allows_beginnings(store: Store) -> None:
     names = [row["name"] for row in store.search("red toast", "price", False, 1).products]
     assert names == ["Harbor Red 2-Slice Toaster", "Cedar Red 4-Slice Toaster"]
-    assert store.search("2-slice", "name", False, 1).total == 4
+    assert store.search("2-slice", "name", False, 1).total == 3
     assert store.search("TO006", "name", False, 1).total == 1
-    for nothing in ("", '"', "zebra", "* OR (", "toaster kettle"):
+    for nothing in ("", '"', "zebra", "NEAR(", "toaster kettle"):
         assert store.search(nothing, "name", False, 1).total == 0
 
 

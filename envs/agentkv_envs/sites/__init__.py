@@ -35,12 +35,13 @@ class Site:
 
 
 def _shopping(seed: int) -> Site:
-    from agentkv_envs.sites.shopping.app import COOKIE, Shop
+    from agentkv_envs.sites.shopping.app import application
     from agentkv_envs.sites.shopping.database import facts
+    from agentkv_envs.sites.shopping.shop import COOKIE, Shop
 
     shop = Shop(seed)
     cookies = {COOKIE: shop.store.new_session()}
-    return Site("shopping", shop.application(), shop.store.db, cookies, facts(seed), shop.store.close)
+    return Site("shopping", application(shop), shop.store.db, cookies, facts(seed), shop.store.close)
 
 
 _SITES: dict[str, Callable[[int], Site]] = {"shopping": _shopping}
