@@ -1,0 +1,1 @@
+"""Tasks of the suite vwa75, one JSON file each."""
