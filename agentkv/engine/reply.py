@@ -77,6 +77,8 @@ class Reply:
         self._text = TextStream(engine.tokenizer, params.stop)
         self._sampler = Sampler(params, engine.eos_token_ids, engine.device)
         self._generated = 0
+        self._cut_short = False
+        """Whether forced tokens did not all fit."""
 
     def events(self, new_ids: list[int]) -> Iterator[TokenEvent]:
         """Append the new tokens, then alternate between computing what waits and choosing what follows."""
@@ -145,6 +147,7 @@ class Reply:
                 tokens.extend(forced)
         session = self._session
         room = min(self._params.max_tokens - self._generated, session.token_limit - len(session.ledger))
+        self._cut_short = len(tokens) > room
         tokens = tokens[:room]
         session.ledger.extend(tokens)
         self._generated += len(tokens)
@@ -154,7 +157,7 @@ class Reply:
     def _finish_reason(self, tokens: list[int]) -> str | None:
         if any(token in self._engine.eos_token_ids for token in tokens):
             return "stop"
-        if self._constraint is not None and self._constraint.done:
+        if self._constraint is not None and self._constraint.done and not self._cut_short:
             return "stop"
         if self._generated >= self._params.max_tokens:
             return "length"

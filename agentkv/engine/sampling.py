@@ -69,7 +69,8 @@ class Sampler:
 
     def _distribution(self, logits: Tensor) -> Tensor:
         params = self._params
-        logits = logits / params.temperature
+        # The largest logit becomes zero, so that no temperature, however small, overflows.
+        logits = (logits - logits.max()) / max(params.temperature, 1e-6)
         if 0 < params.top_k < len(logits):
             logits = logits.masked_fill(logits < logits.topk(params.top_k).values[-1], float("-inf"))
         probs = torch.softmax(logits, dim=-1)

@@ -17,6 +17,9 @@ from torch import Tensor
 
 # Scores of one tile of queries; small enough to stay in a CPU's last-level cache, where a whole chunk's would not.
 _TILE_ELEMENTS = 1 << 21
+# Up to so many rows the scores are float32 even for a half-precision model. A score of 40 has a step of 0.25 in
+# bfloat16, which now and then turns a decoded token; in prefill, where it would cost most, the errors average out.
+_EXACT_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,10 @@ def paged_mixed_attention(
     q_heads, n_queries, head_dim = query.shape
     group = q_heads // heads
     # GQA packed: the group's heads and queries are the rows of one matrix product per KV head.
-    packed = (query * scaling).view(heads, group, n_queries, head_dim)
+    score_dtype = torch.promote_types(query.dtype, torch.float32) if group * n_queries <= _EXACT_ROWS else query.dtype
+    packed = (query.to(score_dtype) * scaling).view(heads, group, n_queries, head_dim)
     out = torch.empty(heads, group, n_queries, head_dim, dtype=query.dtype, device=query.device)
-    regions = _read_regions(kv, query.dtype)
+    regions = _read_regions(kv, score_dtype, query.dtype)
     mass = None if mass_weights is None else torch.zeros(heads, slots, device=query.device)
 
     tile = max(1, _TILE_ELEMENTS // (q_heads * slots))
@@ -99,7 +103,7 @@ def paged_mixed_attention(
 
 @dataclass(frozen=True, slots=True)
 class _Regions:
-    """Keys and values of a layer, each [H, slots, D]: as stored (FP), and codes cast to the query's dtype (INT8)."""
+    """Keys (in the scores' dtype) and values (in the model's) of a layer, each [H, slots, D]; codes stay unscaled."""
 
     fp_keys: Tensor
     fp_values: Tensor
@@ -107,15 +111,15 @@ class _Regions:
     code_values: Tensor | None
 
 
-def _read_regions(kv: PagedKV, dtype: torch.dtype) -> _Regions:
-    fp_keys = _gather(kv.fp_halves, kv.fp_index[0], kv.fp_slots, "fp_keys")
+def _read_regions(kv: PagedKV, key_dtype: torch.dtype, value_dtype: torch.dtype) -> _Regions:
+    fp_keys = _gather(kv.fp_halves, kv.fp_index[0], kv.fp_slots, "fp_keys").to(key_dtype)
     fp_values = _gather(kv.fp_halves, kv.fp_index[1], kv.fp_slots, "fp_values")
     if kv.ragged:  # a probability of zero does not silence a NaN
         fp_values.masked_fill_((kv.token_index[:, kv.int8_slots :] < 0).unsqueeze(-1), 0.0)
     if not kv.int8_slots:
         return _Regions(fp_keys, fp_values, None, None)
-    code_keys = _gather(kv.int8_halves, kv.int8_index[0], kv.int8_slots, "int8_keys").to(dtype)
-    code_values = _gather(kv.int8_halves, kv.int8_index[1], kv.int8_slots, "int8_values").to(dtype)
+    code_keys = _gather(kv.int8_halves, kv.int8_index[0], kv.int8_slots, "int8_keys").to(key_dtype)
+    code_values = _gather(kv.int8_halves, kv.int8_index[1], kv.int8_slots, "int8_values").to(value_dtype)
     return _Regions(fp_keys, fp_values, code_keys, code_values)
 
 
@@ -129,7 +133,7 @@ def _gather(halves: Tensor, index: Tensor, slots: int, name: str) -> Tensor:
 
 
 def _scores(rows: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
-    """[H, rows, slots] in the query's dtype, INT8 slots first."""
+    """[H, rows, slots] in the rows' dtype, INT8 slots first."""
     heads, n_rows, _ = rows.shape
     fp_keys = regions.fp_keys.transpose(1, 2)
     if regions.code_keys is None:
@@ -142,11 +146,12 @@ def _scores(rows: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
 
 
 def _weighted_values(probs: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
-    """[H, rows, D] from probabilities [H, rows, slots]."""
+    """[H, rows, D] in the values' dtype from probabilities [H, rows, slots]."""
+    dtype = regions.fp_values.dtype
     if regions.code_values is None:
-        return torch.bmm(probs, regions.fp_values)
-    folded = (probs[..., : kv.int8_slots] * kv.scales[1].unsqueeze(1)).to(probs.dtype)
-    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., kv.int8_slots :], regions.fp_values)
+        return torch.bmm(probs.to(dtype), regions.fp_values)
+    folded = (probs[..., : kv.int8_slots] * kv.scales[1].unsqueeze(1)).to(dtype)
+    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., kv.int8_slots :].to(dtype), regions.fp_values)
 
 
 def _mask_hidden(scores: Tensor, kv: PagedKV, query_index: Tensor) -> None:
