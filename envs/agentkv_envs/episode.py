@@ -24,7 +24,10 @@ from agentkv_envs.types import Action, Observation, Task
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 QUIET_MS, CAP_MS = 100, 1500
 _SETTLE = resources.files(__package__ or "agentkv_envs").joinpath("settle.js").read_text()
-_GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached", "__agentkv")
+# Without the script (a document the browser made itself, such as an error page) only the title is known.
+_REST = """wait => window.__agentkv ? window.__agentkv.settle(wait)
+    : {loading: false, document: String(performance.timeOrigin), title: document.title, invalid: []}"""
+_GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached")
 
 
 class Episode:
@@ -246,7 +249,7 @@ class Episode:
             try:
                 since = (perf_counter() - began) * 1e3
                 wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since}
-                report = await page.evaluate("wait => window.__agentkv.settle(wait)", wait)
+                report = await page.evaluate(_REST, wait)
             except PlaywrightError as error:
                 if self._crashed:
                     raise InfraError("the page crashed") from None
