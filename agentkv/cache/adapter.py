@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from agentkv_kernels import paged_mixed_attention
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -22,6 +21,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from agentkv.cache.controller import Step
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import Unsupported
+from agentkv_kernels import paged_mixed_attention
 
 ATTENTION_NAME = "agentkv"
 

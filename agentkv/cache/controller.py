@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from agentkv_kernels import PagedKV
 from torch import Tensor
 
 from agentkv.cache.arena import PageArena
@@ -16,6 +15,7 @@ from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
 from agentkv.policies import decide
 from agentkv.policies.base import Policy
+from agentkv_kernels import PagedKV
 
 DENSE_CHUNK = 256
 """Tokens per step while nothing needs to be dropped."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from agentkv_kernels import PagedKV, quantize_int8
 from torch import Tensor
 
 from agentkv.cache.arena import DUMMY_PAGE, PageArena
@@ -14,6 +13,7 @@ from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
 from agentkv.errors import PoolExhausted
+from agentkv_kernels import PagedKV, quantize_int8
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""

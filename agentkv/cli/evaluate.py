@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from agentkv_evals.options import EvalOptions
 
 _option = typer.Option

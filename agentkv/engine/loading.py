@@ -34,7 +34,7 @@ def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[Pr
         chosen = choose_dtype(dtype, getattr(config, "dtype", None), device)
         layout_of(config, chosen)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        with _no_progress_bar():
+        with no_progress_bar():
             model = AutoModelForCausalLM.from_pretrained(source, dtype=chosen)
     except AgentKVError:
         raise
@@ -46,7 +46,7 @@ def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[Pr
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
+def no_progress_bar() -> Iterator[None]:
     """A load of a second or two needs no bar, and one on standard error would break plain logs."""
     was_on = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()

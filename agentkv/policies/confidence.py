@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from agentkv_kernels import confidence_terms
 from torch import Tensor
+
+from agentkv_kernels import confidence_terms
 
 ENTROPY_WEIGHT, MARGIN_WEIGHT, TOP_WEIGHT = 0.4, 0.3, 0.3
 

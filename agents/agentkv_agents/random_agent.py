@@ -6,11 +6,10 @@ import random
 import re
 from typing import TYPE_CHECKING
 
+from agentkv_agents.base import AgentStep
 from agentkv_envs.actions import ELEMENT_KINDS
 from agentkv_envs.grammar import suits
 from agentkv_envs.types import Action
-
-from agentkv_agents.base import AgentStep
 
 if TYPE_CHECKING:
     from agentkv_envs import Element, Observation

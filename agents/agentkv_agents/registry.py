@@ -13,8 +13,9 @@ from agentkv_agents.scripted import NullAgent, OracleAgent
 from agentkv_agents.web_agent import WebAgent
 
 if TYPE_CHECKING:
-    from agentkv_envs import Task
     from langchain_core.language_models import BaseChatModel
+
+    from agentkv_envs import Task
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agentkv_envs import EnvError, parse_action, resolve
-
 from agentkv_agents.base import AgentStep
+from agentkv_envs import EnvError, parse_action, resolve
 
 if TYPE_CHECKING:
     from agentkv_envs import Observation

@@ -7,18 +7,19 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from agentkv_envs import action_grammar, action_help, parse_action
 from langchain_core.messages import AIMessage
 
 from agentkv.errors import ContextOverflow
 from agentkv_agents.base import AgentStep, KVStats, Usage
 from agentkv_agents.history import make_history
 from agentkv_agents.prompts import system_prompt
+from agentkv_envs import action_grammar, action_help, parse_action
 
 if TYPE_CHECKING:
-    from agentkv_envs import Observation
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
+
+    from agentkv_envs import Observation
 
 
 class WebAgent:

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agentkv_envs import EnvError
-
 from agentkv.errors import AgentKVError
+from agentkv_envs import EnvError
 from agentkv_evals import files
 from agentkv_evals.interrupt import InterruptGuard
 from agentkv_evals.options import EvalOptions

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from agentkv.errors import AgentKVError
 from agentkv_agents import Agent, AgentStep, StopRules, Taken, early_stop_reason
 from agentkv_agents.stop_rules import CONTEXT_FULL
 from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task
-
-from agentkv.errors import AgentKVError
 from agentkv_evals import files
 from agentkv_evals.outcomes import Outcome, outcome_of
 

@@ -14,7 +14,6 @@ from typing import Any
 import agentkv_agents
 from agentkv_agents.history import history_names
 from agentkv_envs import STYLES, Task, load_suite, load_task_file
-
 from agentkv_evals.errors import EvalError
 from agentkv_evals.options import DEFAULT_BUDGET, EvalOptions
 

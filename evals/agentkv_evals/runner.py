@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import agentkv_agents
 from agentkv_agents import Agent, AgentSetup, StopRules
 from agentkv_envs import Task
-
 from agentkv_evals.episode import Env, EpisodeRun, Interrupted
 from agentkv_evals.outcomes import Outcome
 from agentkv_evals.plan import Arm, EvalPlan, PlannedEpisode

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentkv_envs import Element, Observation
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
+
+from agentkv_envs import Element, Observation
 
 
 def page(key: str = "p1", **changes: Any) -> Observation:

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import agentkv_agents
 import pytest
 from agent_fakes import ScriptedChatModel, page
+from llguidance import LLMatcher, LLTokenizer
+
+import agentkv_agents
+from agentkv.errors import UnknownName
 from agentkv_agents import AgentKind, AgentSetup, WebAgent
 from agentkv_agents.random_agent import RandomAgent, possible_actions
 from agentkv_agents.scripted import NullAgent, OracleAgent
 from agentkv_envs import Action, Task, action_grammar, parse_action
-from llguidance import LLMatcher, LLTokenizer
-
-from agentkv.errors import UnknownName
 
 TASK = Task("shop-1", ("shopping",), "Buy", "/", {}, ('click "red kettle"', "stop [3]"), {})
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from agentkv_agents import StopRules, Taken, early_stop_reason
-from agentkv_agents.stop_rules import trailing_parse_failures, trailing_repeats
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentkv_agents import StopRules, Taken, early_stop_reason
+from agentkv_agents.stop_rules import trailing_parse_failures, trailing_repeats
 
 RULES = StopRules()
 steps = st.lists(

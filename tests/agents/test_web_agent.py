@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 from agent_fakes import ScriptedChatModel, page
-from agentkv_agents import WebAgent
-from agentkv_envs import Action
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from agentkv.errors import ContextOverflow, UnknownName
+from agentkv_agents import WebAgent
+from agentkv_envs import Action
 
 CLICK = 'click "red kettle" [2]'
 STATS = {

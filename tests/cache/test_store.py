@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from agentkv_kernels import dequantize_int8
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
 from agentkv.cache.plan import InvalidPlan, Plan, validate
 from agentkv.cache.store import KVStore
 from agentkv.errors import AgentKVError, PoolExhausted
+from agentkv_kernels import dequantize_int8
 
 LAYOUT = KVLayout(layers=2, kv_heads=3, head_dim=8, dtype=torch.float32, page_slots=4)
 CAPS = SlotCaps(fp=24, int8=40)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
 from agentkv_envs import Action, Element, Observation, Score, StepResult, Task
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.plan import Arm
 from agentkv_evals.runner import Backends
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 
 NEXT = 'click "next" [1]'
 PNG = b"\x89PNG not really a picture"

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from agentkv_agents import AgentKind, AgentSetup, registry
 from agentkv_agents.scripted import OracleAgent
 from agentkv_evals.cli import run_eval

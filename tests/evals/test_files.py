@@ -5,11 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agentkv_evals import files
 from agentkv_evals.errors import EvalError
 from agentkv_evals.provenance import describe, git_state
-from hypothesis import given
-from hypothesis import strategies as st
 
 rows = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=12), max_size=3), max_size=6)
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from eval_fakes import Lab
+
 from agentkv_envs import Task
 from agentkv_evals.errors import EvalError
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.plan import Arm, EvalPlan, make_plan
-from eval_fakes import Lab
 
 POLICIES = lambda: ("full", "window", "conf-kv")  # noqa: E731
 

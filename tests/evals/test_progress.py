@@ -3,10 +3,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from agentkv_evals.plan import make_plan
-from agentkv_evals.progress import PlainProgress, RichProgress, choose_progress, describe_row
 from eval_fakes import Lab
 from rich.console import Console
+
+from agentkv_evals.plan import make_plan
+from agentkv_evals.progress import PlainProgress, RichProgress, choose_progress, describe_row
 
 ROW: dict[str, Any] = {
     "task_id": "t-1", "policy": "window", "budget": "12MiB", "outcome": "early_stop", "reason": "max_steps",

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eval_fakes import NEXT, FakeEnv, Lab
+from PIL import Image
+
 from agentkv_evals.cli import run_eval, runs_list, runs_report, runs_show
 from agentkv_evals.report.plots import sideways
 from agentkv_evals.report.shots import ShotStore, embed
-from eval_fakes import NEXT, FakeEnv, Lab
-from PIL import Image
 
 EVIL = "</script><script>alert('x')</script> <img src=x onerror=alert(1)> & \"quotes\""
 
@@ -126,8 +127,9 @@ def test_the_report_says_what_happened(html: str) -> None:
 
 @pytest.mark.browser
 def test_the_step_viewer_steps(evil: Lab) -> None:
-    from agentkv_envs.browser import find_executable
     from playwright.sync_api import sync_playwright
+
+    from agentkv_envs.browser import find_executable
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_executable(), args=["--no-sandbox"])

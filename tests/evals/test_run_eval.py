@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eval_fakes import NEXT, FakeEnv, Lab
+
+from agentkv.errors import BudgetTooSmall, ContextOverflow, ModelError
 from agentkv_envs import BrowserMissing, InfraError
 from agentkv_evals.cli import run_eval
 from agentkv_evals.plan import Arm
 from agentkv_evals.run_folder import RunFolder
 from agentkv_evals.runner import Backends
-from eval_fakes import NEXT, FakeEnv, Lab
-
-from agentkv.errors import BudgetTooSmall, ContextOverflow, ModelError
 
 
 def outcomes(lab: Lab) -> dict[str, str]:

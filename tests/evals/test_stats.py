@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from agentkv_evals.stats import mcnemar_exact, mean, wilson
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentkv_evals.stats import mcnemar_exact, mean, wilson
 
 
 def test_wilson_known_values() -> None:

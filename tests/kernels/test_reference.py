@@ -6,9 +6,10 @@ import math
 
 import pytest
 import torch
-from agentkv_kernels import PagedKV, attention, confidence_terms, dequantize_int8, paged_mixed_attention, quantize_int8
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from agentkv_kernels import PagedKV, attention, confidence_terms, dequantize_int8, paged_mixed_attention, quantize_int8
 
 PAGE, RATIO = 4, 4
 
