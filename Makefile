@@ -5,8 +5,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Arguments for `make eval`, as in: make eval ARGS="--limit 3"
 ARGS ?=
-# A browser shares the cores with the model: threads that spin while they wait would slow both many times over.
-export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: help setup browser model eval test lint test-full format clean
 

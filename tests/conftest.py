@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-# A browser shares the cores with the model: waiting threads must not spin. Read when torch is first imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# A browser shares the cores with the model, and threads that spin while they wait slow both many times over.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -91,7 +91,7 @@ class Recording:
             for query in step.query_index.tolist():
                 for layer in range(layers):
                     for head in range(heads):
-                        held = step.token_index[layer, head]
+                        held = step.views[layer].token_index[head]
                         held = held[(held >= 0) & (held <= query)].long()
                         assert held.unique().numel() == held.numel(), "a token is held twice"
                         seen[layer, head, query, held] = True
@@ -107,7 +107,7 @@ def recording(session: Session) -> Iterator[Recording]:
     def logged_begin(self: CacheController, n: int) -> Step:
         step = begin(self, n)
         if self is session.cache:
-            log.steps.append(replace(step, token_index=step.token_index.clone()))
+            log.steps.append(replace(step, views=[replace(v, token_index=v.token_index.clone()) for v in step.views]))
             log.resident.append(self.store.resident_bytes)
         return step
 

@@ -90,7 +90,7 @@ def paged_attention(
             )
     step, layer = key.step, key.layer
     out, mass = paged_mixed_attention(
-        query[0], step.layer_view(layer), step.query_index, scaling, mass_weights=step.mass_weights
+        query[0], step.views[layer], step.query_index, scaling, mass_weights=step.mass_weights
     )
     if step.mass is not None and mass is not None:
         step.mass[layer] = mass

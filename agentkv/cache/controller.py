@@ -30,8 +30,7 @@ class Step:
         first_token: token index of the first new token; the session's logical length before this step.
         query_index: [n] int32 token indices of the new tokens.
         rows: [L, 2 · H · n] int64 rows of the arena for the new keys, then the new values.
-        token_index: [L, H, S] int32.
-        visible_slots: leading slots that every new token sees.
+        views: arguments of the attention kernel, one per layer.
         mass: [L, H, S] float32, filled by the layers, or None.
         mass_weights: [m ≤ n] float32, or None.
     """
@@ -40,8 +39,7 @@ class Step:
     first_token: int
     query_index: Tensor
     rows: Tensor
-    token_index: Tensor
-    visible_slots: int
+    views: list[PagedKV]
     mass: Tensor | None
     mass_weights: Tensor | None
 
@@ -53,9 +51,6 @@ class Step:
         """Store a layer's new keys and values, each [H, n, D] in the model's dtype."""
         rows = self.store.fp.rows
         rows.index_copy_(0, self.rows[layer], torch.stack((key, value)).view(-1, rows.shape[-1]))
-
-    def layer_view(self, layer: int) -> PagedKV:
-        return self.store.layer_view(layer, self.token_index[layer], self.visible_slots)
 
 
 class CacheController:
@@ -101,20 +96,17 @@ class CacheController:
         if n > self.chunk(n):
             raise AgentKVError(f"{n} tokens at once exceed the chunk size {self.chunk(n)}")
         rows, visible = self._make_room(n)
-        store = self.store
-        token_index = store.in_use(store.token_index)
-        if not store.uniform:
-            visible = 0
-        device = token_index.device
+        views = self.store.views(visible)
+        device = rows.device
         rule = self.policy.mass
+        shape = (len(views), *views[0].token_index.shape)
         return Step(
-            store=store,
+            store=self.store,
             first_token=self.logical_length,
             query_index=torch.arange(self.logical_length, self.logical_length + n, dtype=torch.int32, device=device),
             rows=rows.flatten(1),
-            token_index=token_index,
-            visible_slots=visible,
-            mass=None if rule is None else torch.zeros(token_index.shape, device=device),
+            views=views,
+            mass=None if rule is None else torch.zeros(shape, device=device),
             mass_weights=None if rule is None else rule.weights(n).to(device),
         )
 

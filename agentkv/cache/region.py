@@ -97,9 +97,9 @@ class Region:
         half = self.half_index[layer, :, head, slot // self.page_slots].long()
         return half * self.page_slots + (slot % self.page_slots).unsqueeze(1)
 
-    def layer_index(self, layer: int) -> Tensor:
-        """[2, H, P] int32 for a kernel; P is the pages of the head that holds most, over all layers."""
-        return self.half_index[layer, :, :, : int(self.held.max())]
+    def page_index(self) -> Tensor:
+        """[L, 2, H, P] int32 for a kernel; P is the pages of the head that holds most."""
+        return self.half_index[..., : int(self.held.max())].contiguous()
 
     @property
     def page_bytes_held(self) -> int:

@@ -98,20 +98,31 @@ class KVStore:
         fp = tensor[..., self.int8_cap : self.int8_cap + self.fp_slots]
         return torch.cat([tensor[..., : self.int8_slots], fp], dim=-1) if self.int8_slots else fp
 
-    def layer_view(self, layer: int, token_index: Tensor, visible_slots: int) -> PagedKV:
-        """Arguments of the attention kernel for one layer; token_index is ``in_use(self.token_index)[layer]``."""
-        return PagedKV(
-            fp_halves=self.fp.halves,
-            fp_index=self.fp.layer_index(layer),
-            fp_slots=self.fp_slots,
-            int8_halves=self.int8.halves,
-            int8_index=self.int8.layer_index(layer),
-            int8_slots=self.int8_slots,
-            scales=self.scales[layer, :, :, : self.int8_slots],
-            token_index=token_index,
-            visible_slots=visible_slots,
-            ragged=not self.uniform,
+    def views(self, visible_slots: int) -> list[PagedKV]:
+        """Arguments of the attention kernel for each layer. ``visible_slots``: as there, if no head is padded."""
+        uniform, int8_slots, fp_slots = self.uniform, self.int8_slots, self.fp_slots
+        per_layer = zip(
+            self.fp.page_index(),
+            self.int8.page_index(),
+            self.scales[..., :int8_slots],
+            self.in_use(self.token_index),
+            strict=True,
         )
+        return [
+            PagedKV(
+                fp_halves=self.fp.halves,
+                fp_index=fp_index,
+                fp_slots=fp_slots,
+                int8_halves=self.int8.halves,
+                int8_index=int8_index,
+                int8_slots=int8_slots,
+                scales=scales,
+                token_index=token_index,
+                visible_slots=visible_slots if uniform else 0,
+                ragged=not uniform,
+            )
+            for fp_index, int8_index, scales, token_index in per_layer
+        ]
 
     # --- writing new tokens --------------------------------------------------------------------------------------
 

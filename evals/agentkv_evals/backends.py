@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ def default_backends(plan: EvalPlan) -> Backends:
         from agentkv.chat_model import ChatAgentKV
         from agentkv.engine import Engine
 
+        _leave_a_core_to_the_browser()
         engine = Engine.shared(options.model, dtype=options.dtype)
         # A budget that is too small for the policy is found out here, not after the first page.
         engine.open_session(arm.policy, arm.budget).close()
@@ -42,6 +44,15 @@ def default_backends(plan: EvalPlan) -> Backends:
         )
 
     return Backends(make_env, make_model)
+
+
+def _leave_a_core_to_the_browser() -> None:
+    """torch's threads spin while they wait: beside a busy browser, one thread too many is many times slower."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))
 
 
 def check_budgets(arms: Sequence[Arm]) -> None:
