@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from env_pages import awkward_site
+
 from agentkv_envs import WebEnv
 from agentkv_envs.observe import estimate_tokens
-from env_pages import awkward_site
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from agentkv_envs import KINDS, Action, action_help, format_action, parse_action
-from agentkv_envs.actions import BARE_KINDS, ELEMENT_KINDS, clean_label
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentkv_envs import KINDS, Action, action_help, format_action, parse_action
+from agentkv_envs.actions import BARE_KINDS, ELEMENT_KINDS, clean_label
 
 printable = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
 labels = st.none() | st.text(max_size=30).map(clean_label)

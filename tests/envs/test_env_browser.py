@@ -9,9 +9,10 @@ import time
 
 import psutil
 import pytest
+from env_pages import task_at
+
 from agentkv_envs import BrowserMissing, EnvError, InfraError, TaskError, WebEnv, load_suite, resolve
 from agentkv_envs.types import Action, Observation, StepResult
-from env_pages import task_at
 
 pytestmark = pytest.mark.browser
 

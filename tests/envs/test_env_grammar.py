@@ -6,11 +6,12 @@ import random
 from time import perf_counter
 
 import pytest
-from agentkv_envs import STYLES, Element, Observation, action_grammar, parse_action, resolve
-from agentkv_envs.actions import BARE_KINDS, clean_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
+
+from agentkv_envs import STYLES, Element, Observation, action_grammar, parse_action, resolve
+from agentkv_envs.actions import BARE_KINDS, clean_label
 
 BYTES = LLTokenizer("byte")
 

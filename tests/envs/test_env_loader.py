@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agentkv_envs import EnvError, TaskError, bind, load_suite, load_task_file
 
 GOOD: dict[str, Any] = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from agentkv_envs.observe import HARD_LIMIT, IdPool, PageState, Surroundings, change_view, estimate_tokens, observe
-from agentkv_envs.snapshot import parse_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from agentkv_envs.observe import HARD_LIMIT, IdPool, PageState, Surroundings, change_view, estimate_tokens, observe
+from agentkv_envs.snapshot import parse_snapshot
 
 AROUND = Surroundings("http://h/", "Shop", ("Shop",), 0)
 

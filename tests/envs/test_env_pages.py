@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from env_pages import task_at
+
 from agentkv_envs import Action, Observation, WebEnv, load_suite, resolve
 from agentkv_envs.observe import HARD_LIMIT
 from agentkv_envs.sites.shopping.catalogue import CATEGORIES, build_catalogue
-from env_pages import task_at
 
 pytestmark = pytest.mark.browser
 PRODUCTS = build_catalogue()

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from env_pages import task_at
+
 from agentkv_envs import TaskError, WebEnv, load_suite, resolve
 from agentkv_envs.scoring.functions import FUNCTIONS, parse_call
 from agentkv_envs.scoring.text import Unscored, clean, match_answer, match_content, words
 from agentkv_envs.scoring.urls import match_url
-from env_pages import task_at
 
 
 @pytest.mark.parametrize(

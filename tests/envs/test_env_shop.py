@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from agentkv_envs.sites.shopping.catalogue import CATEGORIES, KINDS, build_catalogue
 from agentkv_envs.sites.shopping.database import facts, open_database, template
 from agentkv_envs.sites.shopping.images import product_picture

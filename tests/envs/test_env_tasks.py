@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from agentkv_envs import Observation, Task, WebEnv, bind, load_suite, parse_action, resolve
 from agentkv_envs.sites.shopping.database import facts
 
