@@ -28,7 +28,7 @@ from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
 
 _CHUNK = 256
-_TABLE_WIDTH = 110
+_TABLE_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LatencyOptions:
     Attributes:
         policies: KV policies; every budget applies to all of them but `full`.
         budgets: as `--budget`.
-        lengths: logical tokens at the end of each measurement.
+        lengths: logical tokens at the end of each measurement, the one chosen last included.
         steps: tokens decoded and timed per measurement.
         json: one JSON object per row instead of a table.
     """
@@ -152,9 +152,9 @@ class TransformersDecoder:
 def measure(decoders: list[Decoder], lengths: list[int], steps: int, vocabulary: int) -> Iterator[list[LatencyRow]]:
     """Grow all contexts together and time them in turns; yields the rows of one length at a time."""
     generator = torch.Generator().manual_seed(0)
-    seen = 0  # tokens run so far and, after the first measurement, the one left over
+    seen = 0
     for length in lengths:
-        ids = torch.randint(vocabulary, (length - steps - seen + 1,), generator=generator).tolist()
+        ids = torch.randint(vocabulary, (length - steps - seen,), generator=generator).tolist()
         for decoder in decoders:
             decoder.extend(ids[:-1])
         running = [decoder.decode(ids[-1], steps) for decoder in decoders]
@@ -166,7 +166,7 @@ def measure(decoders: list[Decoder], lengths: list[int], steps: int, vocabulary:
                 spent.append(1e3 * (time.perf_counter() - started))
         for stream in running:
             next(stream, None)
-        seen = length + 1
+        seen = length
         load = os.getloadavg()[0]
         yield [_row(decoder, length, spent, load) for decoder, spent in zip(decoders, times, strict=True)]
 
@@ -231,7 +231,7 @@ def _print_table(rows: list[LatencyRow], engine: Engine, options: LatencyOptions
         f"{options.steps} tokens each, load {rows[-1].load_average}",
         title_justify="left",
     )
-    for heading in ("tokens", "implementation", "policy", "budget"):
+    for heading in ("tokens", "cache of", "policy", "budget"):
         table.add_column(heading)
     for heading in ("ms median", "ms min", "/ transformers", "/ our full", "KV MiB"):
         table.add_column(heading, justify="right")
