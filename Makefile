@@ -31,7 +31,7 @@ model: $(READY)
 	@$(BIN)/agentkv models pull smollm2-135m
 
 eval: browser model
-	@$(BIN)/agentkv eval --tasks vwa75 --policy full --policy conf-kv --limit 8 $(ARGS)
+	@$(BIN)/agentkv eval --tasks vwa75 --policy full --policy conf-kv --limit 4 $(ARGS)
 	@echo "all tasks: $(BIN)/agentkv eval --tasks vwa75 --policy full --policy conf-kv"
 
 lint: $(READY)

@@ -13,20 +13,21 @@ from agentkv.errors import ContextOverflow
 from agentkv_agents.base import AgentStep, KVStats, Usage
 from agentkv_agents.history import make_history
 from agentkv_agents.prompts import system_prompt
-from agentkv_envs import action_grammar, action_help, parse_action
+from agentkv_envs import action_grammar, action_help, format_action, parse_action
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
 
-    from agentkv_envs import Observation
+    from agentkv_envs import Action, Observation
 
 
 class WebAgent:
     """Acts in a browser through a chat model.
 
     With `ChatAgentKV` each action is generated under a grammar made from the page, so it always parses and
-    names an element that exists, and all steps share one KV session. Any other chat model is read by a
+    names an element that exists, and all steps share one KV session. An action that left the page as it was is
+    not offered again before the page changes: greedy decoding would repeat it for ever. Any other model is read by a
     lenient parser, and told what was wrong when its reply is no action.
 
     Args:
@@ -54,11 +55,16 @@ class WebAgent:
         self._session_id = session_id or f"episode-{uuid4().hex}"
         self._constrained = _takes_grammar(model) if constrained is None else constrained
         self._parse_failed = False
+        self._page_key: str | None = None
+        self._last: Action | None = None
+        self._futile: set[str] = set()
 
     def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
         """Asks the model for the action on this page; see `Agent.act`."""
         messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
-        options: dict[str, Any] = {"grammar": action_grammar(observation)} if self._constrained else {}
+        self._note_effect(observation)
+        grammar = action_grammar(observation, exclude=self._futile) if self._constrained else None
+        options: dict[str, Any] = {} if grammar is None else {"grammar": grammar}
         config: RunnableConfig = {"configurable": {"session_id": self._session_id}}
         start = time.perf_counter()
         try:
@@ -73,10 +79,19 @@ class WebAgent:
         if close_session is not None:
             close_session(self._session_id)
 
+    def _note_effect(self, observation: Observation) -> None:
+        """Remember actions that left this page as it was; a page that changed starts afresh."""
+        if observation.page_key != self._page_key:
+            self._futile.clear()
+        elif self._last is not None:
+            self._futile.add(format_action(self._last))
+        self._page_key = observation.page_key
+
     def _read(self, reply: AIMessage, total_ms: float) -> AgentStep:
         text = str(reply.text)
         parsed = parse_action(text, self._style)
         self._parse_failed = parsed.action is None
+        self._last = parsed.action
         self._history.answer(reply, str(parsed.action) if parsed.action is not None else None)
         stats = reply.response_metadata.get("agentkv", {})
         return AgentStep(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from agentkv_envs.actions import KINDS
 from agentkv_envs.types import Element, Observation
@@ -38,12 +39,19 @@ def target(element: Element, style: str) -> str:
     return f'"{element.label}" [{element.id}]' if style == "label-first" else f"[{element.id}]"
 
 
-def action_grammar(observation: Observation, *, kinds: Collection[str] | None = None, max_text: int = 60) -> str:
+def action_grammar(
+    observation: Observation,
+    *,
+    kinds: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    max_text: int = 60,
+) -> str:
     """Lark text that generates exactly the actions possible on `observation`.
 
     Args:
         observation: the page the next action is for.
         kinds: the action kinds to allow (None: all); `stop` is always possible.
+        exclude: actions to leave out, in canonical text; those that carry a free text cannot be left out.
         max_text: the most characters of a typed text, an address or an answer.
 
     Raises:
@@ -56,13 +64,30 @@ def action_grammar(observation: Observation, *, kinds: Collection[str] | None = 
     if observation.dialog is not None:
         wanted = {"dialog", "stop"}
     rules: dict[str, str] = {}
-    starts = [start for kind in KINDS if kind in wanted and (start := _START[kind](kind, observation, rules))]
+    page = _Page(observation, frozenset(exclude), rules)
+    starts = [start for kind in KINDS if kind in wanted and (start := _START[kind](kind, page))]
     body = "\n".join(f"{name}: {rule}" for name, rule in rules.items())
     text = f"TEXT: /[^\\[\\]\\x00-\\x1f\\x7f-\\x9f]{{1,{max_text}}}/"
     return "start: " + " | ".join(starts) + "\n" + (body + "\n" if body else "") + text + "\n"
 
 
-_Rule = Callable[[str, Observation, dict[str, str]], str]
+@dataclass(frozen=True)
+class _Page:
+    """What a rule is made from: the observation, actions to leave out, and the named rules so far."""
+
+    observation: Observation
+    exclude: frozenset[str]
+    rules: dict[str, str]
+
+    def possible(self, texts: Iterable[str]) -> list[str]:
+        return [text for text in texts if text not in self.exclude]
+
+    def targets(self, kind: str) -> list[str]:
+        style = self.observation.style
+        return [target(e, style) for e in self.observation.elements if suits(kind, e)]
+
+
+_Rule = Callable[[str, _Page], str]
 
 
 def _literal(text: str) -> str:
@@ -73,66 +98,77 @@ def _choice(texts: Iterable[str]) -> str:
     return " | ".join(_literal(text) for text in dict.fromkeys(texts))
 
 
-def _on_element(kind: str, observation: Observation, rules: dict[str, str]) -> str:
+def _on_element(kind: str, page: _Page) -> str:
     """`click "label" [id]` and its like; kinds with the same targets share one rule."""
-    targets = _choice(target(e, observation.style) for e in observation.elements if suits(kind, e))
+    all_targets = page.targets(kind)
+    targets = [t for t in all_targets if f"{kind} {t}" not in page.exclude]
     if not targets:
         return ""
-    name = {"hover": "target", "click": "target", "clear": "field"}.get(kind, kind)
-    rules[name] = targets
+    shared = {"hover": "target", "click": "target", "clear": "field"}.get(kind, kind)
+    name = shared if targets == all_targets else f"{kind}_target"
+    page.rules[name] = _choice(targets)
     return f"{_literal(kind + ' ')} {name}"
 
 
-def _on_field(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-    targets = _choice(target(e, observation.style) for e in observation.elements if suits(kind, e))
+def _on_field(kind: str, page: _Page) -> str:
+    targets = _choice(page.targets(kind))
     if not targets:
         return ""
-    rules["field"] = targets
+    page.rules["field"] = targets
     return '"type " field " [" TEXT "] [" ("0" | "1") "]"'
 
 
-def _on_select(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-    boxes = [e for e in observation.elements if suits(kind, e)]
+def _on_select(kind: str, page: _Page) -> str:
+    boxes = []
+    for element in page.observation.elements:
+        if not suits(kind, element):
+            continue
+        named = target(element, page.observation.style)
+        options = [option for option in element.options if f"select {named} [{option}]" not in page.exclude]
+        if options:
+            boxes.append(f"{_literal(named + ' [')} ({_choice(options)})")
     if not boxes:
         return ""
-    rules["box"] = " | ".join(f"{_literal(target(e, observation.style) + ' [')} ({_choice(e.options)})" for e in boxes)
+    page.rules["box"] = " | ".join(boxes)
     return '"select " box "]"'
 
 
 def _fixed(*texts: str) -> _Rule:
-    def rule(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-        return f"({_choice(texts)})" if len(texts) > 1 else _literal(texts[0])
+    def rule(kind: str, page: _Page) -> str:
+        possible = page.possible(texts)
+        return f"({_choice(possible)})" if possible else ""
 
     return rule
 
 
-def _tabs(kind: str, observation: Observation, rules: dict[str, str]) -> str:
+def _tabs(kind: str, page: _Page) -> str:
+    observation = page.observation
     if len(observation.tabs) < 2:
         return ""
     if kind == "close_tab":
         return '"close_tab"'
-    others = [i for i in range(len(observation.tabs)) if i != observation.current_tab]
-    return f'"tab_focus [" ({_choice(str(i) for i in others)}) "]"'
+    others = [f"tab_focus [{i}]" for i in range(len(observation.tabs)) if i != observation.current_tab]
+    return f"({_choice(possible)})" if (possible := page.possible(others)) else ""
 
 
-def _back(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-    return '"go_back"' if observation.can_go_back else ""
+def _back(kind: str, page: _Page) -> str:
+    return '"go_back"' if page.observation.can_go_back and page.possible(["go_back"]) else ""
 
 
-def _dialog(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-    if observation.dialog is None:
+def _dialog(kind: str, page: _Page) -> str:
+    if page.observation.dialog is None:
         return ""
-    prompt = observation.dialog.startswith("prompt")
+    prompt = page.observation.dialog.startswith("prompt")
     accept = '"dialog [accept]" (" [" TEXT "]")?' if prompt else '"dialog [accept]"'
     return f'{accept} | "dialog [dismiss]"'
 
 
-def _stop(kind: str, observation: Observation, rules: dict[str, str]) -> str:
+def _stop(kind: str, page: _Page) -> str:
     return '"stop [" TEXT? "]"'
 
 
-def _goto(kind: str, observation: Observation, rules: dict[str, str]) -> str:
-    rules["ADDRESS"] = "/https?:\\/\\/[a-zA-Z0-9._:\\/?&=%+-]{1,80}/"
+def _goto(kind: str, page: _Page) -> str:
+    page.rules["ADDRESS"] = "/https?:\\/\\/[a-zA-Z0-9._:\\/?&=%+-]{1,80}/"
     return '"goto [" ADDRESS "]"'
 
 

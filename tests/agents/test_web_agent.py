@@ -104,3 +104,19 @@ def test_a_full_window_is_reported(reply: object) -> None:
 def test_unknown_history() -> None:
     with pytest.raises(UnknownName, match="append, official"):
         WebAgent(ScriptedChatModel(replies=[]), "Buy", history="all")
+
+
+def test_an_action_that_changed_nothing_is_not_offered_again_until_the_page_changes() -> None:
+    model = ScriptedChatModel(replies=[CLICK, "scroll [down]", CLICK, CLICK])
+    agent = WebAgent(model, "Buy", constrained=True)
+    for key in ("p1", "p1", "p1", "p2"):
+        agent.act(page(key))
+    first, second, third, fourth = (options["grammar"] for options in model.options)
+    assert "click_target" not in first
+    for grammar in (second, third):
+        (clickable,) = [line for line in grammar.splitlines() if line.startswith("click_target: ")]
+        assert "red kettle" not in clickable
+    assert "scroll [down]" in second
+    assert "scroll [down]" not in third
+    assert "scroll [up]" in third
+    assert fourth == first

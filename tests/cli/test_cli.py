@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -189,8 +188,6 @@ def test_ctrl_c_during_a_reply_ends_the_chat_with_130():
     process.stdin.write("Write a very long story about a dog.\n")
     process.stdin.flush()
     assert process.stdout.read(5)  # the reply has begun
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    assert time.monotonic() - start < 15
     assert process.stderr.read().splitlines()[-1] == "agentkv: interrupted"

@@ -129,10 +129,8 @@ def test_nothing_outside_the_machine_is_reached(env: WebEnv, site: str) -> None:
 def test_a_hung_page_ends_the_episode_and_the_next_reset_recovers(site: str, how: str) -> None:
     with WebEnv(step_timeout_s=4.0, screenshots=False) as env:
         driver = Driver(env, f"{site}/")
-        began = time.monotonic()
         with pytest.raises(InfraError, match=r"did not respond within 4 s"):
             driver.do(f'click "{how}"')
-        assert time.monotonic() - began < 9
         with pytest.raises(EnvError, match="call reset first"):
             env.step(Action("scroll", text="down"))
         assert env.reset(load_suite("vwa75:shopping-001")[0]).title == "Brightcart"
