@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -56,6 +56,20 @@ class TokenEvent:
     text: str = ""
     finish_reason: str | None = None
     confidence: float | None = None
+
+
+def conclude_step(session: Session, logits: Tensor, outcome: Callable[[Tensor], Tensor]) -> tuple[float, float | None]:
+    """What is taken from a token's logits [V]: a scalar, and the model's confidence where the policy asks for it.
+
+    The confidence is measured before `outcome` sees the logits, which may mask them, and is booked for the next token.
+    Both reach the host in one copy; a float64 holds every token id exactly.
+    """
+    if not session.policy.needs_confidence:
+        return float(outcome(logits)), None
+    measured = confidence(logits).double()
+    number, certainty = torch.stack((outcome(logits).double(), measured)).tolist()
+    session.cache.confidence = certainty
+    return number, certainty
 
 
 class Reply:
@@ -122,17 +136,14 @@ class Reply:
         return logits
 
     def _choose(self, logits: Tensor) -> tuple[int, float | None]:
-        """Sample the next token; the model's confidence is taken before the grammar masks anything."""
-        measured = confidence(logits) if self._session.policy.needs_confidence else None
+        """Sample the next token."""
+        number, certainty = conclude_step(self._session, logits, self._draw)
+        return int(number), certainty
+
+    def _draw(self, logits: Tensor) -> Tensor:
         if self._constraint is not None:
             logits = self._constraint.mask(logits)
-        token = self._sampler.draw(logits, self._generated)
-        if measured is None:
-            return int(token), None
-        # One copy to the host per step; a float64 holds every token id exactly.
-        number, certainty = torch.stack((token.double(), measured.double())).tolist()
-        self._session.cache.confidence = certainty
-        return int(number), certainty
+        return self._sampler.draw(logits, self._generated)
 
     def _add(self, sampled: list[int]) -> list[int]:
         """Append sampled tokens and those the grammar forces after them, as far as there is room."""
