@@ -1,6 +1,6 @@
 """KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
 
-from agentkv.policies import conf_kv, full, h2o, random, streaming_llm, window
+from agentkv.policies import conf_kv, full, h2o, random, streaming_llm, tova, window
 from agentkv.policies.base import Policy
 from agentkv.policies.registry import build, describe, names, register
 
@@ -15,5 +15,6 @@ __all__ = [
     "random",
     "register",
     "streaming_llm",
+    "tova",
     "window",
 ]

@@ -27,7 +27,7 @@ from tests.runtime_helpers import (
 )
 
 EVICTING = tuple(name for name in policies.names() if name != "full")
-WHOLE = ("window", "streaming-llm", "random", "h2o")
+WHOLE = ("window", "streaming-llm", "random", "h2o", "tova")
 """Evicting policies that store everything in the model's dtype."""
 TIGHT_OPTIONS: dict[str, dict[str, object]] = {
     "conf-kv": {"fp_window": 1.0, "recent": 4, "tight": 0.5, "threshold": 0.5}

@@ -76,6 +76,22 @@ def test_h2o_keeps_what_was_attended_most() -> None:
             assert set(ranked[:10]) == set(range(4, 32)) - held
 
 
+def test_tova_drops_what_the_newest_token_attends_least() -> None:
+    engine = tiny_engine(dtype=torch.float32)
+    ids = random_ids(41)
+    whole, pruned = engine.open_session("tova"), engine.open_session("tova", 40)
+    for session in (whole, pruned):
+        logits_after(engine, session, ids[:39])
+        logits_after(engine, session, ids[39:40])
+    mass = whole.cache.store.in_use(whole.cache.store.mass)
+    torch.testing.assert_close(mass.sum(-1), torch.full(mass.shape[:2], 3.0))  # one query, three heads in a group
+    logits_after(engine, pruned, ids[40:])
+    for layer in range(mass.shape[0]):
+        for head in range(mass.shape[1]):
+            gone = set(range(40)) - set(kept(pruned)[layer, head].tolist())
+            assert gone == {int(mass[layer, head].argmin())}
+
+
 class TestConfKV:
     options: ClassVar[dict[str, object]] = {"tight": 0.5, "threshold": 0.5, "recent": 4, "fp_window": 8, "sinks": 2}
 
