@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,14 +11,17 @@ app = typer.Typer(rich_markup_mode=None, help="Measure the runtime, without a br
 _option = typer.Option
 
 
-@app.callback()
-def _bench() -> None:
-    """Keeps `latency` a subcommand while it is the only one."""
+_MODEL_HELP = "Embedded name, model folder or hub id."
+_POLICY_HELP = "KV policy, beside the full-KV baseline; repeatable. [default: streaming-llm, h2o, conf-kv]"
+_BUDGET_HELP = "KV budget: 6MiB, 512 tokens or 25%; repeatable. [default: 6MiB]"
+_DTYPE_HELP = "auto, float32 or bfloat16."
+_JSON_HELP = "One JSON object per row, nothing else on stdout."
+_PLOT_HELP = "Draw the rows into this .svg or .png file."
 
 
 @app.command("latency")
 def latency(
-    model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
     policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: full, conf-kv]")] = None,
     budget: Annotated[
         list[str] | None, _option(help="KV budget: 512, 24MiB or 25%; repeatable. [default: 512]")
@@ -27,8 +31,8 @@ def latency(
         _option(min=1, help="Logical tokens before decoding; repeatable. [default: 256 1024 4096 8192]"),
     ] = None,
     steps: Annotated[int, _option(min=1, help="Tokens decoded and timed per measurement.")] = 32,
-    dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = "auto",
-    as_json: Annotated[bool, _option("--json", help="One JSON object per row, nothing else on stdout.")] = False,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
 ) -> None:
     """Milliseconds per decoded token at growing lengths, beside transformers' own cache.
 
@@ -46,5 +50,89 @@ def latency(
         steps=steps,
         dtype=dtype,
         json=as_json,
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command("ppl")
+def ppl(
+    text: Annotated[Path | None, _option(help="UTF-8 file whose first tokens are scored.")] = None,
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    policy: Annotated[list[str] | None, _option(help=_POLICY_HELP)] = None,
+    budget: Annotated[list[str] | None, _option(help=_BUDGET_HELP)] = None,
+    prompt_tokens: Annotated[int, _option(min=1, help="Tokens of a window that are prefilled, not scored.")] = 512,
+    tokens: Annotated[int, _option(min=1, help="Tokens of a window that are fed one by one and scored.")] = 512,
+    windows: Annotated[int, _option(min=1, help="Consecutive windows of the text, averaged.")] = 1,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
+) -> None:
+    """Perplexity of a long text, token by token, under KV policies and with full KV.
+
+    \b
+    Example:
+      agentkv bench ppl --text book.txt --policy window --policy conf-kv --budget 6MiB
+    """
+    from agentkv_evals.bench_ppl import PplOptions, run
+
+    options = PplOptions(
+        text=text,
+        model=model,
+        policies=tuple(policy or PplOptions.policies),
+        budgets=tuple(budget or PplOptions.budgets),
+        prompt_tokens=prompt_tokens,
+        tokens=tokens,
+        windows=windows,
+        dtype=dtype,
+        json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command("niah")
+def niah(
+    prompts: Annotated[
+        Path | None, _option(help="JSON lines of {context, question, prefix, answer}. [default: made up]")
+    ] = None,
+    length: Annotated[
+        list[int] | None, _option(min=1, help="Tokens of a made-up context; repeatable. [default: 1024]")
+    ] = None,
+    n: Annotated[int | None, _option(min=1, help="Prompts. [default: 10 per length, or all of the file]")] = None,
+    mode: Annotated[
+        list[str] | None,
+        _option(help="known: the question is prefilled with the context; late: after it; repeatable. [default: late]"),
+    ] = None,
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    policy: Annotated[list[str] | None, _option(help=_POLICY_HELP)] = None,
+    budget: Annotated[list[str] | None, _option(help=_BUDGET_HELP)] = None,
+    seed: Annotated[int, _option(help="Of made-up prompts.")] = 0,
+    text: Annotated[Path | None, _option(help="UTF-8 file to fill made-up contexts with. [default: made up]")] = None,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
+) -> None:
+    """A number told once in a long context: is it found again under KV policies and with full KV?
+
+    \b
+    Examples:
+      agentkv bench niah --policy window --policy conf-kv --budget 6MiB
+      agentkv bench niah --prompts my_prompts.jsonl --mode known --mode late
+    """
+    from agentkv_evals.bench_niah import NiahOptions, run
+
+    options = NiahOptions(
+        prompts=prompts,
+        model=model,
+        lengths=tuple(length or NiahOptions.lengths),
+        n=n,
+        modes=tuple(mode or NiahOptions.modes),
+        policies=tuple(policy or NiahOptions.policies),
+        budgets=tuple(budget or NiahOptions.budgets),
+        seed=seed,
+        text=text,
+        dtype=dtype,
+        json=as_json,
+        plot=plot,
     )
     raise typer.Exit(run(options))

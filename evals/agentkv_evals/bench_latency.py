@@ -7,28 +7,23 @@ read the ratios, not the milliseconds.
 from __future__ import annotations
 
 import inspect
-import json as json_module
 import os
 import statistics
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from agentkv.engine import Engine, SamplingParams
 from agentkv.engine.loading import no_progress_bar
 from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
+from agentkv_evals.bench_common import mib, new_table, print_row, print_table, progress_bar
 
 _CHUNK = 256
-_TABLE_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -199,14 +194,13 @@ def run(options: LatencyOptions) -> int:
         decoders.extend(OurDecoder(engine, policy, budget) for budget in budgets)
     vocabulary = len(engine.tokenizer)
     rows: list[LatencyRow] = []
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("measuring", total=len(lengths))
+    with progress_bar("measuring", len(lengths)) as length_done:
         for measured in measure(decoders, lengths, options.steps, vocabulary):
             rows.extend(measured)
-            progress.advance(bar)
+            length_done()
             if options.json:
                 for row in measured:
-                    print(json_module.dumps(asdict(row)), flush=True)
+                    print_row(row)
     if not options.json:
         _print_table(rows, engine, options)
     return 0
@@ -226,24 +220,19 @@ def _print_table(rows: list[LatencyRow], engine: Engine, options: LatencyOptions
     """Milliseconds, with the ratio to transformers and to our own full cache at the same length."""
     peer = {row.logical_length: row.ms_median for row in rows if row.impl == "transformers"}
     full = {row.logical_length: row.ms_median for row in rows if row.impl == "agentkv" and row.policy == "full"}
-    table = Table(
-        title=f"decode, {options.model}, {engine.layout.dtype}, {torch.get_num_threads()} threads, "
+    table = new_table(
+        f"decode, {options.model}, {engine.layout.dtype}, {torch.get_num_threads()} threads, "
         f"{options.steps} tokens each, load {rows[-1].load_average}",
-        title_justify="left",
+        ("tokens", "cache of", "policy", "budget"),
+        ("ms median", "ms min", "/ transformers", "/ our full", "KV MiB"),
     )
-    for heading in ("tokens", "cache of", "policy", "budget"):
-        table.add_column(heading)
-    for heading in ("ms median", "ms min", "/ transformers", "/ our full", "KV MiB"):
-        table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
             str(row.logical_length), row.impl, row.policy, row.budget or "–",
             f"{row.ms_median:.1f}", f"{row.ms_min:.1f}",
             f"{row.ms_median / peer[row.logical_length]:.2f}",
             f"{row.ms_median / full[row.logical_length]:.2f}" if row.logical_length in full else "–",
-            f"{row.kv_bytes / 2**20:.1f}",
+            mib(row.kv_bytes),
             end_section=row is rows[-1] or row.logical_length != rows[rows.index(row) + 1].logical_length,
         )  # fmt: skip
-    console = Console()
-    console.width = max(console.width, _TABLE_WIDTH)
-    console.print(table)
+    print_table(table)

@@ -1,0 +1,63 @@
+"""The command line hands every flag of the benches over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentkv import cli
+from agentkv_evals import bench_latency, bench_niah, bench_ppl
+
+
+def options_of(monkeypatch, module, command: str):
+    seen = []
+    monkeypatch.setattr(module, "run", lambda options: seen.append(options) or 1)
+    assert cli.run(["bench", *command.split()]) == 1
+    return seen[0]
+
+
+def test_ppl(monkeypatch) -> None:
+    flags = "ppl --text t.txt --model m --policy window --policy h2o --budget 6MiB --budget 512 --prompt-tokens 7"
+    flags += " --tokens 8 --windows 9 --dtype float32 --json --plot p.svg"
+    assert options_of(monkeypatch, bench_ppl, flags) == bench_ppl.PplOptions(
+        text=Path("t.txt"), model="m", policies=("window", "h2o"), budgets=("6MiB", "512"), prompt_tokens=7, tokens=8,
+        windows=9, dtype="float32", json=True, plot=Path("p.svg"),
+    )  # fmt: skip
+    assert options_of(monkeypatch, bench_ppl, "ppl --text t.txt") == bench_ppl.PplOptions(text=Path("t.txt"))
+
+
+def test_niah(monkeypatch) -> None:
+    flags = "niah --prompts p.jsonl --length 300 --length 500 --n 3 --mode known --mode late --model m --policy window"
+    flags += " --budget 25% --seed 4 --dtype float32 --json --plot p.png"
+    assert options_of(monkeypatch, bench_niah, flags) == bench_niah.NiahOptions(
+        prompts=Path("p.jsonl"), lengths=(300, 500), n=3, modes=("known", "late"), model="m", policies=("window",),
+        budgets=("25%",), seed=4, dtype="float32", json=True, plot=Path("p.png"),
+    )  # fmt: skip
+    assert options_of(monkeypatch, bench_niah, "niah") == bench_niah.NiahOptions()
+    assert options_of(monkeypatch, bench_niah, "niah --text t.txt").text == Path("t.txt")
+
+
+def test_latency(monkeypatch) -> None:
+    flags = "latency --model m --policy window --budget 64 --length 300 --steps 3 --dtype float32 --json"
+    assert options_of(monkeypatch, bench_latency, flags) == bench_latency.LatencyOptions(
+        model="m", policies=("window",), budgets=("64",), lengths=(300,), steps=3, dtype="float32", json=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("ppl", "give --text FILE; any UTF-8 file works"),
+        ("ppl --text t --tokens 0", "--tokens"),
+        ("niah --mode never", "modes: known, late"),
+        ("niah --n 0", "--n"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(capsys, command, words) -> None:
+    assert cli.run(["bench", *command.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("agentkv: ")
+    assert err.count("\n") == 1
+    assert words in err

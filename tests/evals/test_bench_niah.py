@@ -1,0 +1,144 @@
+"""Needles: both modes feed the same tokens in different order of arrival, and rows count what was found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from bench_fakes import WordTokenizer, word_engine
+
+from agentkv.errors import AgentKVError
+from agentkv_evals import bench_niah
+from agentkv_evals.bench_niah import NiahOptions, as_case, ask
+from agentkv_evals.niah_prompts import NeedlePrompt
+from agentkv_evals.plan import Arm
+
+PROMPT = NeedlePrompt("one two three four five six", "which is it ?", "it is", "42")
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    engine = word_engine()
+    monkeypatch.setattr(bench_niah.Engine, "load", lambda *a, **k: engine)
+    return engine
+
+
+def write_prompts(path, prompts):
+    path.write_text("".join(json.dumps(vars(prompt)) + "\n" for prompt in prompts))
+    return path
+
+
+def test_a_prompt_is_one_turn_split_before_the_question() -> None:
+    case = as_case(WordTokenizer(leading=True), PROMPT)
+    tokenizer = WordTokenizer()
+    assert case.context_ids == [0, *tokenizer("User: one two three four five six")["input_ids"]]
+    assert case.question_ids == tokenizer("which is it ? Assistant: it is")["input_ids"]
+
+
+def test_late_caches_the_context_before_the_question_known_feeds_both_at_once(tiny, monkeypatch) -> None:
+    case = as_case(tiny.tokenizer, PROMPT)
+    fed = []
+    generate = tiny.generate
+
+    def spy(session, new_ids, params):
+        fed.append((session.logical_length, list(session.ledger), list(new_ids), params.temperature))
+        return generate(session, new_ids, params)
+
+    monkeypatch.setattr(tiny, "generate", spy)
+    known = ask(tiny, Arm("full"), case, "known")
+    late = ask(tiny, Arm("full"), case, "late")
+    assert fed == [
+        (0, [], case.context_ids + case.question_ids, 0.0),
+        (len(case.context_ids), case.context_ids, case.question_ids, 0.0),
+    ]
+    # Nothing is dropped, so the order of arrival changes nothing.
+    assert known == late
+    assert len(known[0].split()) <= 16
+    assert tiny.arena.used_pages == 0
+
+
+def test_rows_count_the_answers_found(tiny, tmp_path, capsys) -> None:
+    reply, _ = ask(tiny, Arm("full"), as_case(tiny.tokenizer, PROMPT), "late")
+    hit = NeedlePrompt(PROMPT.context, PROMPT.question, PROMPT.prefix, reply.split()[-1])
+    miss = NeedlePrompt(PROMPT.context, PROMPT.question, PROMPT.prefix, "lighthouse")
+    prompts = write_prompts(tmp_path / "prompts.jsonl", [hit, miss, miss, miss])
+    options = NiahOptions(prompts=prompts, policies=("window",), budgets=("96",), modes=("known", "late"), json=True)
+    assert bench_niah.run(options) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    arms = [(row["mode"], row["policy"], row["budget"]) for row in rows]
+    assert arms == [
+        ("known", "full", None), ("known", "window", "96"), ("late", "full", None), ("late", "window", "96"),
+    ]  # fmt: skip
+    for row in rows:
+        assert (row["bench"], row["prefill"], row["n"], row["found"], row["accuracy"]) == (
+            "niah",
+            "chunked",
+            4,
+            1,
+            0.25,
+        )
+        assert (row["length"], row["prompt_tokens"]) == (7, 14)
+        assert row["kv_bytes"] > 0
+    bench_niah.run(NiahOptions(prompts=prompts, policies=(), n=1, json=True))
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 1.0
+
+
+def test_made_up_prompts_by_length_with_a_budget_that_forgets(tiny, capsys, tmp_path) -> None:
+    plot = tmp_path / "found.png"
+    options = NiahOptions(
+        lengths=(120, 60, 120), n=2, policies=("window", "streaming-llm"), budgets=("40",), plot=plot, json=True
+    )
+    bench_niah.run(options)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["length"], row["policy"]) for row in rows] == [
+        (60, "full"), (60, "window"), (60, "streaming-llm"), (120, "full"), (120, "window"), (120, "streaming-llm"),
+    ]  # fmt: skip
+    assert rows[4]["kv_bytes"] == rows[5]["kv_bytes"] < rows[3]["kv_bytes"]
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_has_the_baseline_first_and_says_when_bytes_differ(tiny, capsys) -> None:
+    bench_niah.run(NiahOptions(lengths=(150,), n=1, policies=("window", "conf-kv"), budgets=("64",)))
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.index("full") < out.index("window")
+    assert "chunked prefill" in out
+    assert "Not at equal bytes (late, 150 tokens): under 64" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"lengths": (4000,)}, "--length 4000 is beyond the model's window of 256"),
+        ({"lengths": (250,)}, "the model's window holds 256; shorten the contexts"),
+        ({"lengths": (8,)}, "has no room for a needle"),
+    ],
+)
+def test_lengths_that_cannot_be_measured_are_refused(tiny, change, reason) -> None:
+    with pytest.raises(AgentKVError, match=reason):
+        bench_niah.run(NiahOptions(n=2, **change))
+
+
+def test_mistakes_in_the_command_are_found_before_the_model_loads(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(bench_niah.Engine, "load", lambda *a, **k: pytest.fail("loaded"))
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"context": "a"}')
+    cases = [
+        ({"modes": ("never",)}, "unknown --mode 'never'; modes: known, late"),
+        ({"n": 0}, "--n must be at least 1"),
+        ({"prompts": broken}, "broken.jsonl, line 1: 'question' is missing"),
+        ({"prompts": broken, "text": broken}, "give one of them"),
+        ({"text": tmp_path / "gone.txt"}, "No such file"),
+        ({"policies": ("nope",)}, "unknown policy 'nope'"),
+        ({"plot": tmp_path}, "must end in .svg or .png"),
+    ]
+    for change, reason in cases:
+        with pytest.raises(AgentKVError, match=reason):
+            bench_niah.run(NiahOptions(**change))
+
+
+@pytest.mark.model
+def test_the_embedded_model_finds_needles_with_full_kv(capsys) -> None:
+    bench_niah.run(NiahOptions(lengths=(300,), n=2, policies=(), modes=("known", "late"), json=True))
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["mode"], row["found"]) for row in rows] == [("known", 2), ("late", 2)]
+    assert 300 < rows[0]["prompt_tokens"] < 350
