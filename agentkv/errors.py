@@ -43,5 +43,9 @@ class ModelError(AgentKVError):
     """A model that cannot be found, fetched, verified or handled."""
 
 
+class SessionFileError(AgentKVError):
+    """A session file that cannot be written, is damaged, or belongs to another model."""
+
+
 class Unsupported(AgentKVError):
     """Something agentkv declines to do, with the reason."""

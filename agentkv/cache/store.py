@@ -12,6 +12,7 @@ from agentkv.cache.arena import DUMMY_PAGE, PageArena
 from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
+from agentkv.cache.snapshot import Snapshot
 from agentkv.errors import PoolExhausted
 from agentkv_kernels import PagedKV, quantize_int8
 
@@ -319,11 +320,63 @@ class KVStore:
     def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
 
+    # --- copies --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """A copy of every filled slot."""
+        fp_at, int8_at = _filled(self.fp), _filled(self.int8)
+        layer, head, slot = int8_at
+        nothing = self.token_index.new_zeros(0, dtype=torch.float32)
+        return Snapshot(
+            fp_used=torch.from_numpy(self.fp.used.copy()),
+            int8_used=torch.from_numpy(self.int8.used.copy()),
+            fp=self.fp.rows[self.fp.rows_at(*fp_at)],
+            codes=self.int8.rows[self.int8.rows_at(*int8_at)],
+            scales=self.scales[layer, :, head, slot],
+            fp_tokens=self.token_index[fp_at[0], fp_at[1], fp_at[2] + self.int8_cap],
+            int8_tokens=self.token_index[int8_at],
+            fp_mass=nothing if self.mass is None else self.mass[fp_at[0], fp_at[1], fp_at[2] + self.int8_cap],
+            int8_mass=nothing if self.mass is None else self.mass[int8_at],
+        )
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Fill an empty store. Raises PoolExhausted, leaving it empty, if pages are lacking."""
+        fp_used, int8_used = snapshot.fp_used.numpy(), snapshot.int8_used.numpy()
+        if int8_used.any():
+            self._open_int8_region()
+        self._enlarge_fp(int(fp_used.max()))
+        try:
+            self.fp.resize(fp_used)
+            self.int8.resize(int8_used)
+        except PoolExhausted:
+            self.release()
+            raise
+        fp_at, int8_at = _filled(self.fp), _filled(self.int8)
+        layer, head, slot = int8_at
+        self.fp.rows[self.fp.rows_at(*fp_at)] = snapshot.fp.to(self.arena.device)
+        self.int8.rows[self.int8.rows_at(*int8_at)] = snapshot.codes.to(self.arena.device)
+        self.scales[layer, :, head, slot] = snapshot.scales.to(self.arena.device)
+        fp_meta = (fp_at[0], fp_at[1], fp_at[2] + self.int8_cap)
+        self.token_index[fp_meta] = snapshot.fp_tokens.to(self.arena.device)
+        self.token_index[int8_at] = snapshot.int8_tokens.to(self.arena.device)
+        if self.mass is not None:
+            self.mass[fp_meta] = snapshot.fp_mass.to(self.arena.device)
+            self.mass[int8_at] = snapshot.int8_mass.to(self.arena.device)
+        self._note_peak()
+
     def release(self) -> None:
         """Give every page back; the store is empty afterwards."""
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
         self.int8.resize(nothing)
+
+
+def _filled(region: Region) -> tuple[Tensor, Tensor, Tensor]:
+    """Layer, head and slot of every filled slot, in row-major order; three [m] int64."""
+    used = torch.from_numpy(region.used).to(region.rows.device)
+    inside = torch.arange(region.max_used, device=used.device) < used.unsqueeze(-1)
+    layer, head, slot = inside.nonzero(as_tuple=True)
+    return layer, head, slot
 
 
 def _count(mask: Tensor) -> np.ndarray:

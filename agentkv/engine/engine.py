@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
@@ -15,6 +17,7 @@ from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike
 from agentkv.engine.loading import eos_token_ids, load_model
+from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
 from agentkv.engine.session import Session
@@ -100,6 +103,37 @@ class Engine:
             AgentKVError: a budget or option that is not understood.
         """
         return Session(self.arena, build(policy, **options), budget, self.context_window)
+
+    def fork_session(self, session: Session) -> Session:
+        """A second session with the same tokens and cache; both go on independently.
+
+        Every page is copied: under an evicting policy the next token may overwrite any of them.
+
+        Raises:
+            AgentKVError: the session is in use or closed.
+            PoolExhausted: no room for the copy.
+        """
+        with session.exclusive():
+            copy = Session(self.arena, session.policy, session.budget, self.context_window)
+            copy.adopt(session.cache.store.snapshot(), session.ledger, session.logical_length, session.cache.confidence)
+        return copy
+
+    def save_session(self, session: Session, path: str | Path) -> None:
+        """Write a session to one file; see :func:`agentkv.engine.persistence.save_session`."""
+        save_session(self, session, Path(path))
+
+    def restore_session(self, path: str | Path) -> Session:
+        """Open a session from a file; see :func:`agentkv.engine.persistence.restore_session`."""
+        return restore_session(self, Path(path))
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The model's weights by name."""
+        yield from self._paged.model.state_dict().items()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies model, dtype and chat template; see :func:`agentkv.engine.persistence.model_fingerprint`."""
+        return model_fingerprint(self)
 
     def generate(
         self,

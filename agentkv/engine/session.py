@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, Limits, resolve
 from agentkv.cache.controller import CacheController
+from agentkv.cache.snapshot import Snapshot
 from agentkv.errors import AgentKVError
 from agentkv.policies.base import Policy
 
@@ -54,6 +55,7 @@ class Session:
     """Opened by :meth:`Engine.open_session`.
 
     Attributes:
+        budget: as it was asked for.
         ledger: token ids, append-only. The last ones may not be in the cache yet: they go in with the next call.
         limits: the resolved budget.
         token_limit: the most tokens the ledger may hold.
@@ -62,6 +64,7 @@ class Session:
 
     def __init__(self, arena: PageArena, policy: Policy, budget: BudgetLike, window: int):
         self.policy = policy
+        self.budget = budget
         self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window)
         self.cache = CacheController(arena, policy, self.limits)
         self.token_limit = min(window, self.cache.token_limit or window)
@@ -104,6 +107,13 @@ class Session:
             quantized_tokens=int8,
             evicted_tokens=self.logical_length - fp - int8,
         )
+
+    def adopt(self, snapshot: Snapshot, ledger: Sequence[int], logical_length: int, confidence: float | None) -> None:
+        """Take over another session's content; this one must be empty. Raises PoolExhausted, leaving it empty."""
+        self.cache.store.load(snapshot)
+        self.cache.logical_length = logical_length
+        self.cache.confidence = confidence
+        self.ledger = list(ledger)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -1,0 +1,139 @@
+"""Sessions on disk: one safetensors file that a restored session continues from, token for token."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from agentkv.cache.snapshot import Snapshot
+from agentkv.engine.session import Session
+from agentkv.errors import SessionFileError
+
+if TYPE_CHECKING:
+    from agentkv.engine.engine import Engine
+
+FORMAT = 1
+_SAMPLE = 4096
+"""Values of each weight tensor that enter a model's fingerprint."""
+
+
+def model_fingerprint(engine: Engine) -> str:
+    """Sha256 over the model's configuration, a sample of every weight, and the chat template.
+
+    Keys and values mean something only to the weights that made them, in their dtype.
+    """
+    digest = hashlib.sha256()
+    layout = engine.layout
+    shape = (layout.layers, layout.kv_heads, layout.head_dim, str(layout.dtype), engine.context_window)
+    digest.update(repr(shape).encode())
+    digest.update(str(getattr(engine.tokenizer, "chat_template", None)).encode())
+    for name, weight in engine.weights():
+        digest.update(f"{name}{tuple(weight.shape)}".encode())
+        stride = max(1, weight.numel() // _SAMPLE)
+        digest.update(_bytes(weight.detach().flatten()[::stride].cpu()))
+    return digest.hexdigest()
+
+
+def save_session(engine: Engine, session: Session, path: Path) -> None:
+    """Write a session to a file; an existing file is replaced only when the new one is whole.
+
+    Raises:
+        AgentKVError: the session is in use or closed.
+        SessionFileError: the file cannot be written.
+    """
+    with session.exclusive():
+        tensors = session.cache.store.snapshot().tensors()
+        about = {
+            "format": FORMAT,
+            "model": engine.model_name,
+            "fingerprint": engine.fingerprint,
+            "policy": session.policy.name,
+            "options": dict(session.policy.options),
+            "budget": session.budget,
+            "ledger": session.ledger,
+            "logical_length": session.logical_length,
+            "confidence": session.cache.confidence,
+            "checksum": "",
+        }
+    about["checksum"] = _checksum(tensors, about)
+    _write(path, tensors, {"agentkv": json.dumps(about)})
+
+
+def restore_session(engine: Engine, path: Path) -> Session:
+    """Open a session from a file written by :func:`save_session`.
+
+    Everything that was computed is reused: ``session.logical_length`` tokens.
+
+    Raises:
+        SessionFileError: not a session file, damaged, or of another model or chat template.
+        PoolExhausted: no room.
+    """
+    about, tensors = _read(path)
+    if about.get("format") != FORMAT:
+        raise SessionFileError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT}")
+    if about["checksum"] != _checksum(tensors, about | {"checksum": ""}):
+        raise SessionFileError(f"{path} is damaged: its checksum does not match; restore an older copy")
+    if about["fingerprint"] != engine.fingerprint:
+        raise SessionFileError(
+            f"{path} was saved with the model {about['model']!r}, whose weights, dtype or chat template differ from "
+            f"those of {engine.model_name!r}; load that model or start a new session"
+        )
+    session = engine.open_session(about["policy"], about["budget"], **about["options"])
+    session.adopt(Snapshot(**tensors), about["ledger"], about["logical_length"], about["confidence"])
+    return session
+
+
+def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
+        digest.update(_bytes(tensors[name].cpu()))
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        save_file(tensors, temporary, metadata)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise SessionFileError(f"cannot write the session file {path}: {error}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("agentkv")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except FileNotFoundError as error:
+        raise SessionFileError(f"there is no session file {path}") from error
+    except (OSError, SafetensorError) as error:
+        raise SessionFileError(f"{path} is no whole session file: {error}") from error
+    if text is None:
+        raise SessionFileError(f"{path} is a safetensors file, but not of a session")
+    about: dict[str, Any] = json.loads(text)
+    return about, tensors
