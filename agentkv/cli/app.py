@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentkv.cli import bench, chat, evaluate, models, runs
+from agentkv.cli import bench, chat, doctor, evaluate, models, runs
 
 
 def _print_version(wanted: bool) -> None:
@@ -37,6 +37,7 @@ app = typer.Typer(add_completion=True, rich_markup_mode=None)
 app.callback()(_root)
 app.command("chat")(chat.chat)
 app.command("eval")(evaluate.evaluate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(bench.app, name="bench")

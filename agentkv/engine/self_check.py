@@ -1,0 +1,83 @@
+"""Does a model compute the same on pages as in plain transformers, here, on this machine?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+
+from agentkv.engine.engine import Engine
+from agentkv.engine.loading import no_progress_bar
+
+_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-6, torch.bfloat16: 0.02, torch.float16: 0.02}
+"""Largest mean KL divergence (nats) that counts as equal; half precision differs between any two ways to compute."""
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """Outcome of :func:`compare_with_transformers`.
+
+    Attributes:
+        positions: logits compared: after a chunk, after each of some decoded tokens, and after a second chunk.
+        mean_kl: mean KL divergence of our distribution from transformers', in nats.
+        same_top: share of positions whose likeliest token is the same.
+        tolerance: the largest mean_kl that passes.
+    """
+
+    positions: int
+    mean_kl: float
+    same_top: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.mean_kl <= self.tolerance
+
+
+def compare_with_transformers(engine: Engine, source: Path | str, tokens: int = 64, decoded: int = 8) -> SelfCheck:
+    """Run the same random tokens through a session and through transformers' own cache and attention.
+
+    Args:
+        engine: with the model on pages.
+        source: folder or hub id of the same model; it is loaded a second time.
+        tokens: size of each of the two chunks.
+        decoded: single tokens between them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(len(engine.tokenizer), (2 * tokens + decoded,), generator=generator).tolist()
+    turns = [ids[:tokens], *([token] for token in ids[tokens : tokens + decoded]), ids[tokens + decoded :]]
+    with no_progress_bar():
+        reference = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype)
+    reference.to(str(engine.device))
+    theirs = torch.stack(list(_plain_logits(reference.eval(), turns))).double().log_softmax(-1)
+    ours = torch.stack(list(_paged_logits(engine, turns))).double().log_softmax(-1)
+    return SelfCheck(
+        positions=len(turns),
+        mean_kl=float((theirs.exp() * (theirs - ours)).sum(-1).mean().clamp_min(0.0)),
+        same_top=float((theirs.argmax(-1) == ours.argmax(-1)).double().mean()),
+        tolerance=_TOLERANCE[engine.layout.dtype],
+    )
+
+
+def _paged_logits(engine: Engine, turns: list[list[int]]) -> Iterator[Tensor]:
+    session = engine.open_session()
+    for turn in turns:
+        session.ledger.extend(turn)
+        logits = engine.compute_waiting(session)
+        assert logits is not None
+        yield logits.clone()
+    session.close()
+
+
+@torch.inference_mode()
+def _plain_logits(model: PreTrainedModel, turns: list[list[int]]) -> Iterator[Tensor]:
+    keyword = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    arguments: dict[str, Any] = {keyword: DynamicCache(config=model.config)}
+    for turn in turns:
+        yield model(torch.tensor([turn], device=model.device), use_cache=True, **arguments).logits[0, -1]
