@@ -41,8 +41,13 @@ def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[Pr
     except Exception as error:  # transformers raises anything from OSError to KeyError for a bad checkpoint
         reason = " ".join(str(error).split())
         raise ModelError(f"cannot load the model {str(source)!r}: {type(error).__name__}: {reason[:300]}") from error
+    return move(model, device).eval(), tokenizer
+
+
+def move(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
+    """The model, moved to the device."""
     model.to(str(device))  # type: ignore[arg-type]  # its annotation lost the overloads of nn.Module.to
-    return model.eval(), tokenizer
+    return model
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from agentkv.engine.engine import Engine
-from agentkv.engine.loading import no_progress_bar
+from agentkv.engine.loading import move, no_progress_bar
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-6, torch.bfloat16: 0.02, torch.float16: 0.02}
 """Largest mean KL divergence (nats) that counts as equal; half precision differs between any two ways to compute."""
@@ -54,8 +54,8 @@ def compare_with_transformers(engine: Engine, source: Path | str, tokens: int = 
     turns = [ids[:tokens], *([token] for token in ids[tokens : tokens + decoded]), ids[tokens + decoded :]]
     with no_progress_bar():
         reference = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype)
-    reference.to(str(engine.device))
-    theirs = torch.stack(list(_plain_logits(reference.eval(), turns))).double().log_softmax(-1)
+    reference = move(reference, engine.device).eval()
+    theirs = torch.stack(list(_plain_logits(reference, turns))).double().log_softmax(-1)
     ours = torch.stack(list(_paged_logits(engine, turns))).double().log_softmax(-1)
     return SelfCheck(
         positions=len(turns),
