@@ -28,7 +28,7 @@ browser: $(READY)
 	@scripts/get_browser.sh $(BIN)/python
 
 model: $(READY)
-	@$(BIN)/agentkv models pull smollm2-135m
+	@echo "model: $$($(BIN)/agentkv models pull smollm2-135m)"
 
 eval: browser model
 	@$(BIN)/agentkv eval --tasks vwa75 --policy full --policy conf-kv --limit 4 $(ARGS)

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
 
 from agentkv.chat.host import ChatHost, ChatRequest, host_of
 from agentkv.chat.messages import to_turns
@@ -178,6 +178,8 @@ class ChatAgentKV(BaseChatModel):
         grammar, session_id = kwargs.get("grammar"), kwargs.get("session_id")
         if grammar is not None and stop:
             raise Unsupported("a call takes stop strings or a grammar, not both: the grammar ends the reply")
+        if grammar is not None and not isinstance(grammar, str):
+            raise Unsupported(f"grammar must be the text of a Lark grammar, not {grammar!r}")
         if session_id is not None and not (isinstance(session_id, str) and session_id):
             raise Unsupported(f"session_id must be a non-empty string, not {session_id!r}")
         sampling = {name: kwargs.get(name, getattr(self, name)) for name in _SAMPLING}
@@ -191,6 +193,15 @@ class ChatAgentKV(BaseChatModel):
             grammar=grammar,
             max_anonymous=self.max_anonymous_sessions,
         )
+
+    def load(self) -> None:
+        """Load the model now, which the first call would do, and check policy, options and budget.
+
+        Raises:
+            AgentKVError: what the first call would raise for them.
+        """
+        settings = self._settings
+        self._host({}).engine.open_session(settings.policy, settings.budget, **settings.options).close()
 
     # --- sessions and tokens ---
 
@@ -232,6 +243,13 @@ class ChatAgentKV(BaseChatModel):
         return self._hosts[model]
 
     # --- LangChain's bookkeeping ---
+
+    @field_validator("kv_budget", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("kv_budget is a number of tokens, bytes as '24MiB' or a share as '25%'")
+        return value
 
     @property
     def _llm_type(self) -> str:

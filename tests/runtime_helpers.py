@@ -124,6 +124,8 @@ def recording(session: Session) -> Iterator[Recording]:
 
 
 _masks: list[Tensor] = []
+oracle_probs: list[Tensor] = []
+"""Attention probabilities [Hq, T, T] of each layer in the last oracle pass."""
 
 
 def _masked_attention(
@@ -134,7 +136,9 @@ def _masked_attention(
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
     scores = (query @ key.transpose(-1, -2) * scaling).masked_fill(~visible, float("-inf"))
-    return (scores.softmax(-1) @ value).transpose(1, 2), None
+    probs = scores.softmax(-1)
+    oracle_probs.append(probs[0])
+    return (probs @ value).transpose(1, 2), None
 
 
 AttentionInterface.register("masked-oracle", _masked_attention)
@@ -145,6 +149,7 @@ def oracle_logits(model: PreTrainedModel, ids: list[int], visible: Tensor) -> Te
     """Logits [T, V] of one pass over all tokens in which query t sees exactly visible[l, h, t]; [L, H, T, T]."""
     model.set_attn_implementation("masked-oracle")
     _masks[:] = list(visible)
+    oracle_probs.clear()
     logits: Tensor = model(torch.tensor([ids]), use_cache=False).logits[0]
     return logits
 

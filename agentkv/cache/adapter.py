@@ -18,9 +18,12 @@ from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import AttentionMaskInterface
 
-from agentkv.cache.controller import Step
+from agentkv.cache.arena import PageArena
+from agentkv.cache.budget import Limits
+from agentkv.cache.controller import CacheController, Step
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import Unsupported
+from agentkv.policies.base import Policy
 from agentkv_kernels import paged_mixed_attention
 
 ATTENTION_NAME = "agentkv"
@@ -116,7 +119,13 @@ def layout_of(config: PreTrainedConfig, dtype: torch.dtype) -> KVLayout:
         raise Unsupported(f"{config.model_type}: encoder-decoder models are not supported; use a decoder-only model")
     if getattr(config, "kv_lora_rank", None):
         raise Unsupported(f"{config.model_type}: latent attention (MLA) caches are not supported")
-    other = {kind for kind in getattr(config, "layer_types", None) or () if kind != "full_attention"}
+    if getattr(config, "max_position_embeddings", None) is None:
+        raise Unsupported(f"{config.model_type}: positions without a stated maximum are not supported")
+    layer_types = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if layer_types is None and window is not None and window < config.max_position_embeddings:
+        raise Unsupported(f"{config.model_type}: sliding-window attention ({window} tokens) is not supported")
+    other = {kind for kind in layer_types or () if kind != "full_attention"}
     if other:
         raise Unsupported(f"{config.model_type}: layers of type {', '.join(sorted(other))} are not supported")
     heads = config.num_attention_heads
@@ -143,6 +152,28 @@ class PagedModel:
         # transformers 5.24 renamed the keyword.
         parameters = inspect.signature(model.forward).parameters
         self._cache_keyword = "cache" if "cache" in parameters else "past_key_values"
+
+    def probe(self) -> None:
+        """Run two tokens on pages.
+
+        Raises:
+            Unsupported: the model's attention does not go through transformers' attention and cache interfaces, or
+                uses more than plain softmax attention.
+        """
+        policy = Policy(name="probe", scorer=None)
+        pages = 2 * self.layout.layers * self.layout.kv_heads + 1
+        arena = PageArena(self.layout, pages * self.layout.page_bytes, self.device)
+        controller = CacheController(arena, policy, Limits(2, 2, 0, 2))
+        ids = torch.zeros(2, dtype=torch.long, device=self.device)
+        try:
+            logits = self.forward(ids, controller.begin(2))
+        except Exception as error:  # whatever a foreign model does with handles in place of keys and values
+            reason = " ".join(str(error).split())[:200]
+            raise Unsupported(
+                f"{self.model.config.model_type}: its attention cannot run on pages ({type(error).__name__}: {reason})"
+            ) from error
+        if not bool(torch.isfinite(logits).all()):
+            raise Unsupported(f"{self.model.config.model_type}: gives no finite logits on pages")
 
     @property
     def device(self) -> torch.device:

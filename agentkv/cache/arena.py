@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -34,23 +37,30 @@ class PageArena:
         self.layout = layout
         self.device = torch.device(device)
         self.pages = pages
-        self._bytes = torch.empty(pages * layout.page_bytes, dtype=torch.uint8, device=self.device)
+        try:
+            self._bytes = torch.empty(pages * layout.page_bytes, dtype=torch.uint8, device=self.device)
+        except RuntimeError as error:
+            raise AgentKVError(
+                f"a KV pool of {pool_bytes} bytes cannot be reserved on {self.device}; make it smaller"
+            ) from error
         self._bytes[: layout.page_bytes].zero_()
         # A stack: the page freed last is the one whose memory is warm.
         self._free = np.arange(pages - 1, 0, -1, dtype=np.int32)
         self._free_count = pages - 1
-
-    @property
-    def reserved_bytes(self) -> int:
-        return self._bytes.nbytes
+        self._lock = threading.Lock()
+        # A forgotten session gives its pages back from a finalizer, which may run at any moment and in any thread,
+        # inside `allocate` too: it may not take the lock, so pages wait here until somebody who holds it comes by.
+        self._returned: deque[np.ndarray] = deque()
 
     @property
     def free_pages(self) -> int:
-        return self._free_count
+        with self._lock:
+            self._collect_returned()
+            return self._free_count
 
     @property
     def used_pages(self) -> int:
-        return self.pages - 1 - self._free_count
+        return self.pages - 1 - self.free_pages
 
     def halves(self, fmt: KVFormat) -> Tensor:
         """[2 · pages, slots per page, D]: row 2p is the K half of page p, row 2p + 1 its V half."""
@@ -63,15 +73,23 @@ class PageArena:
 
     def allocate(self, count: int) -> np.ndarray:
         """Take ``count`` pages. Raises PoolExhausted, and takes none, if there are fewer."""
-        if count > self._free_count:
-            raise PoolExhausted(
-                f"the KV pool is full: {count} pages of {self.layout.page_bytes} bytes wanted, {self._free_count} of "
-                f"{self.pages - 1} free; close idle sessions or enlarge kv_pool"
-            )
-        self._free_count -= count
-        return self._free[self._free_count : self._free_count + count].copy()
+        with self._lock:
+            self._collect_returned()
+            if count > self._free_count:
+                raise PoolExhausted(
+                    f"the KV pool is full: {count} pages of {self.layout.page_bytes} bytes wanted, "
+                    f"{self._free_count} of {self.pages - 1} free; close idle sessions or enlarge kv_pool"
+                )
+            self._free_count -= count
+            return self._free[self._free_count : self._free_count + count].copy()
 
     def release(self, pages: np.ndarray) -> None:
-        """Give pages back."""
-        self._free[self._free_count : self._free_count + len(pages)] = pages
-        self._free_count += len(pages)
+        """Give pages back. Safe in a finalizer."""
+        self._returned.append(pages)
+
+    def _collect_returned(self) -> None:
+        """Put returned pages on the stack; the caller holds the lock."""
+        while self._returned:
+            pages = self._returned.popleft()
+            self._free[self._free_count : self._free_count + len(pages)] = pages
+            self._free_count += len(pages)

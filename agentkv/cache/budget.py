@@ -11,9 +11,11 @@ from agentkv.errors import AgentKVError, BudgetTooSmall
 from agentkv.policies.base import Policy
 
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z%]*)\s*")
+_PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 
 BudgetLike = int | str | None
+_LEAST = 4
+"""Slots below which no session makes sense."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,12 @@ class Limits:
     chunk: int
 
 
+def full_bytes(layout: KVLayout, tokens: int) -> int:
+    """Pages and metadata of so many tokens under policy ``full``: what shares are shares of."""
+    caps = SlotCaps(fp=tokens)
+    return layout.metadata_bytes(caps, with_mass=False) + layout.payload_bytes(caps)
+
+
 def dense_bytes(policy: Policy, layout: KVLayout, slots: int) -> int:
     """Pages and metadata of ``slots`` tokens kept whole in the model's dtype."""
     caps = SlotCaps(fp=slots)
@@ -102,14 +110,14 @@ def resolve(budget: Budget, policy: Policy, layout: KVLayout, window: int) -> Li
         BudgetTooSmall: the protected set does not fit.
     """
     if budget.unlimited:
+        _check_protected(budget, policy, layout, window, window)
         return Limits(window, window, dense_bytes(policy, layout, window), policy.prefill_chunk(window))
     if budget.tokens is not None:
         slots = min(budget.tokens, window)
     else:
-        share = budget.share if budget.share is not None else 0.0
-        allowed = budget.bytes if budget.bytes is not None else int(share * layout.token_bytes * window)
+        allowed = budget.bytes if budget.bytes is not None else int((budget.share or 0.0) * full_bytes(layout, window))
         slots = _most(lambda n: worst_bytes(policy, layout, n) <= allowed, window)
-    _check_protected(budget, policy, layout, slots)
+    _check_protected(budget, policy, layout, slots, window)
     at_work = worst_bytes(policy, layout, slots)
     max_bytes = max(at_work, budget.bytes or 0)
     dense = _most(lambda n: dense_bytes(policy, layout, n) <= max_bytes, window)
@@ -128,20 +136,27 @@ def _most(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _check_protected(budget: Budget, policy: Policy, layout: KVLayout, slots: int) -> None:
-    if slots >= max(4, policy.least_slots(slots)):
+def _check_protected(budget: Budget, policy: Policy, layout: KVLayout, slots: int, window: int) -> None:
+    if slots >= max(_LEAST, policy.least_slots(slots)):
         return
-    least = 4
-    while least < policy.least_slots(least):
-        least += 1
+    least = next((n for n in range(_LEAST, window + 1) if n >= policy.least_slots(n)), None)
+    if least is None:
+        raise BudgetTooSmall(
+            f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent!r} newest tokens, which leaves "
+            f"nothing to evict within the window of {window} tokens; lower sinks or recent"
+        )
     size = worst_bytes(policy, layout, least)
+    why = f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent_slots(slots)} newest tokens"
+    if least == _LEAST:
+        why = f"a session needs {_LEAST}"
     raise BudgetTooSmall(
-        f"the budget {_as_text(budget)} holds {slots} tokens, but policy {policy.name!r} protects {policy.sinks} sinks "
-        f"and {policy.recent_slots(slots)} newest tokens; give at least {least} tokens ({size} bytes)"
+        f"the budget {_as_text(budget)} holds {slots} tokens, but {why}; give at least {least} tokens ({size} bytes)"
     )
 
 
 def _as_text(budget: Budget) -> str:
+    if budget.unlimited:
+        return "of the whole window"
     if budget.tokens is not None:
         return f"of {budget.tokens} tokens"
     return f"of {budget.bytes} bytes" if budget.bytes is not None else f"of {100 * (budget.share or 0):g}%"

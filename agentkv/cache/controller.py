@@ -87,11 +87,12 @@ class CacheController:
         return min(waiting, self.limits.chunk)
 
     def begin(self, n: int) -> Step:
-        """Make room for n new tokens and say where they go. Nothing is lost if this raises.
+        """Make room for n new tokens and say where they go.
 
         Raises:
             AgentKVError: n exceeds the chunk size, or the policy cannot drop anything and the budget is reached.
-            PoolExhausted: no pages left.
+            PoolExhausted: no pages left. The cache is whole and the call can be repeated, but what was evicted to make
+                room is gone.
         """
         if n > self.chunk(n):
             raise AgentKVError(f"{n} tokens at once exceed the chunk size {self.chunk(n)}")
@@ -142,7 +143,7 @@ class CacheController:
         """Evict down to ``slots`` per head and quantise what left the FP window: plan, validate, apply."""
         view = self._view()
         plan = decide.shrink(self.policy, view, slots, self.policy.fp_window(self.limits.max_slots))
-        validate(plan, view.token_index >= 0, view.protected, slots, view.int8_slots)
+        validate(plan, view, slots, self.store.caps_after(plan))
         self.store.apply(plan)
 
     def _view(self) -> CacheView:

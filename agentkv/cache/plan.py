@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from agentkv.cache.formats import SlotCaps
+from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
 
 
@@ -26,27 +28,36 @@ class Plan:
     demote: Tensor | None = None
 
 
-def validate(plan: Plan, filled: Tensor, protected: Tensor, max_slots: int, int8_slots: int) -> None:
-    """Refuse a plan that loses a protected slot, exceeds the budget or names a slot twice or in vain.
+def validate(plan: Plan, view: CacheView, max_slots: int, caps: SlotCaps) -> None:
+    """Refuse a plan that loses a protected slot, exceeds the budget or a format's room, or names a slot in vain.
 
     Args:
         plan: the plan.
-        filled: [L, H, slots] bool, slots that hold a token.
-        protected: [L, H, slots] bool, slots that must stay.
+        view: what it was made from.
         max_slots: the most slots a head may keep.
-        int8_slots: how many of the slots (the first ones) are INT8.
+        caps: the most slots of each format a head may hold afterwards.
 
     Raises:
         InvalidPlan: with the reason.
     """
-    if plan.keep.shape != filled.shape:
-        raise InvalidPlan(f"plan.keep has shape {tuple(plan.keep.shape)}, the cache {tuple(filled.shape)}")
-    if bool((plan.keep & ~filled).any()):
+    keep, filled = plan.keep, view.token_index >= 0
+    if keep.shape != filled.shape:
+        raise InvalidPlan(f"plan.keep has shape {tuple(keep.shape)}, the cache {tuple(filled.shape)}")
+    if bool((keep & ~filled).any()):
         raise InvalidPlan("the plan keeps a slot that is empty")
-    if bool((protected & filled & ~plan.keep).any()):
+    if bool((view.protected & filled & ~keep).any()):
         raise InvalidPlan("the plan evicts a protected slot")
-    most = int(plan.keep.sum(-1).max())
+    most = int(keep.sum(-1).max())
     if most > max_slots:
         raise InvalidPlan(f"the plan keeps {most} slots of a head, the budget allows {max_slots}")
-    if plan.demote is not None and bool((plan.demote & ~plan.keep[..., int8_slots:]).any()):
-        raise InvalidPlan("the plan quantises a slot that it does not keep")
+    fp, int8 = keep[..., view.int8_slots :].sum(-1), keep[..., : view.int8_slots].sum(-1)
+    if plan.demote is not None:
+        if bool((plan.demote & ~keep[..., view.int8_slots :]).any()):
+            raise InvalidPlan("the plan quantises a slot that it does not keep")
+        moved = plan.demote.sum(-1)
+        fp, int8 = fp - moved, int8 + moved
+    if int(fp.max()) > caps.fp or int(int8.max()) > caps.int8:
+        raise InvalidPlan(
+            f"the plan leaves {int(fp.max())} FP and {int(int8.max())} INT8 slots in a head, there is room for "
+            f"{caps.fp} and {caps.int8}"
+        )

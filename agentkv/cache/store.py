@@ -131,9 +131,10 @@ class KVStore:
         """Take n empty FP slots at the end of every head for tokens first_token, first_token + 1, ….
 
         Returns rows [L, 2, H, n] int64 of ``arena.rows(FP)`` where K and V are to be written.
-        Raises PoolExhausted, changing nothing, if pages are lacking.
+        Raises PoolExhausted, taking none, if pages are lacking.
         """
         self._enlarge_fp(self.fp_slots + n)
+        self._note_peak()
         start = self.fp.used
         self.fp.resize(start + n)
         self._note_peak()
@@ -198,6 +199,11 @@ class KVStore:
         ):
             stored = self.mass[..., part][..., : new.shape[-1]]
             stored.mul_(decay).add_(new)
+
+    def caps_after(self, plan: Plan) -> SlotCaps:
+        """The most slots of each format a head may hold once the plan is applied."""
+        demotes = plan.demote is not None and bool(plan.demote.any())
+        return self._caps if demotes or self.int8_cap else SlotCaps(fp=self.fp_cap)
 
     # --- structural changes --------------------------------------------------------------------------------------
 

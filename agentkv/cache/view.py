@@ -26,7 +26,3 @@ class CacheView:
     int8_slots: int
     logical_length: int
     confidence: float | None
-
-    @property
-    def fp_slots(self) -> int:
-        return self.token_index.shape[-1] - self.int8_slots

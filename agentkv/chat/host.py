@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agentkv.chat.messages import Turn
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
 from agentkv.chat.template import ChatTemplate
+from agentkv.errors import ContextOverflow
 
 if TYPE_CHECKING:
     from agentkv.cache.formats import KVLayout
@@ -134,24 +135,26 @@ class ChatHost:
             if ids is not None:
                 self._sessions.touch(found)
                 return found, "continued", ids
+        # Rendered and measured first: a call that is refused leaves every session as it was.
+        ids = self.template.prompt(request.turns)
+        settings = request.settings
+        kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
+        try:
+            kv.check_room(len(ids))
+        except ContextOverflow:
+            kv.close()
+            raise
         if found is not None:
             self._sessions.close(found)
-        # Rendered first, so that messages the template refuses open no session.
-        ids = self.template.prompt(request.turns)
-        return self._open(request), "new" if found is None else "restarted", ids
+        session_id = request.session_id or anonymous_id()
+        session = ChatSession(session_id, request.session_id is None, settings, kv)
+        self._sessions.add(session)
+        return session, "new" if found is None else "restarted", ids
 
     def _find(self, request: ChatRequest) -> ChatSession | None:
         if request.session_id is None:
             return self._sessions.by_prefix(request.settings, request.turns)
         return self._sessions.by_id(request.settings, request.session_id)
-
-    def _open(self, request: ChatRequest) -> ChatSession:
-        settings = request.settings
-        kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
-        session_id = request.session_id or anonymous_id()
-        session = ChatSession(session_id, request.session_id is None, settings, kv)
-        self._sessions.add(session)
-        return session
 
     def _make_room(self, session: ChatSession, tokens: int) -> None:
         """Close idle sessions, least recently used first, until the pool has room for `tokens` more."""

@@ -30,6 +30,7 @@ class ChatTemplate:
         self._eos_texts = {token: tokenizer.decode([token]) for token in eos_token_ids}
         self._template = tokenizer.chat_template or FALLBACK_TEMPLATE
         self._prefix = "" if tokenizer.chat_template else _bos_text(tokenizer)
+        self._control = _control_texts(tokenizer)
 
     def prompt(self, turns: Sequence[Turn]) -> list[int]:
         """Token ids of a new session: every turn, then the opening of the reply."""
@@ -62,18 +63,36 @@ class ChatTemplate:
     def _render(self, turns: Iterable[Turn]) -> str:
         from jinja2 import TemplateError
 
-        messages = [{"role": turn.role, "content": turn.content} for turn in turns]
+        messages = [{"role": turn.role, "content": self._plain(turn.content)} for turn in turns]
         render: Callable[..., str] = self._tokenizer.apply_chat_template
         try:
             return render(messages, chat_template=self._template, tokenize=False, add_generation_prompt=True)
         except TemplateError as error:
             raise Unsupported(f"the model's chat template refuses these messages: {error}") from error
 
+    def _plain(self, content: str) -> str:
+        """Content that cannot pass for a part of the template.
+
+        Control tokens written out in a message, by a web page say, would open turns of their own: they are spelled
+        apart ("< |im_end|>"). Lone surrogates, which no tokenizer takes, become replacement characters.
+        """
+        content = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        for control in self._control:
+            content = content.replace(control, f"{control[0]} {control[1:]}")
+        return content
+
     def encode(self, text: str) -> list[int]:
         """Token ids of `text` as it is."""
         # The template writes its special tokens itself. `verbose` would warn about long prompts, which the
         # engine judges by the model's real window.
         return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _control_texts(tokenizer: Any) -> list[str]:
+    """How the tokenizer's special and added tokens are written, longest first."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    texts = {str(token) for token in (*getattr(tokenizer, "all_special_tokens", ()), *added)}
+    return sorted((text for text in texts if len(text) > 1), key=len, reverse=True)
 
 
 def _bos_text(tokenizer: Any) -> str:

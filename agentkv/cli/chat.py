@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentkv.errors import ContextOverflow
+
 if TYPE_CHECKING:
     from agentkv.chat_model import ChatAgentKV
 
@@ -22,7 +24,7 @@ def chat(
     max_tokens: Annotated[int, _option(min=1, help="Longest reply, in tokens.")] = 256,
     temperature: Annotated[float, _option(min=0, help="0 is greedy.")] = 0.0,
     seed: Annotated[int | None, _option(help="Seed of sampling.")] = None,
-    dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = "auto",
+    dtype: Annotated[str, _option(help="auto, float32, bfloat16, float16 or float64.")] = "auto",
     device: Annotated[str, _option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Chat in the terminal; after each reply a line shows the session's KV. /quit or Ctrl-D ends it.
@@ -52,11 +54,15 @@ def chat(
 def _converse(chat_model: ChatAgentKV, session: str, system: str | None) -> None:
     from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+    chat_model.load()
     messages: list[BaseMessage] = [SystemMessage(system)] if system else []
     while (line := _read_line()) is not None and line != "/quit":
         if line:
-            messages.append(HumanMessage(line))
-            messages.append(_reply(chat_model, messages, session))
+            asked = [*messages, HumanMessage(line)]
+            try:
+                messages = [*asked, _reply(chat_model, asked, session)]
+            except ContextOverflow as overflow:  # the conversation is whole without this message
+                print(f"agentkv: {overflow}", file=sys.stderr, flush=True)
 
 
 def _read_line() -> str | None:

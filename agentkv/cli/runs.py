@@ -11,7 +11,7 @@ app = typer.Typer(rich_markup_mode=None, help="Past evaluations: list, show, rep
 
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder that holds the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per row, nothing else on stdout.")]
-RunName = Annotated[str, typer.Argument(help="Name of a run, or the start of one.")]
+RunName = Annotated[str, typer.Argument(help="Name of a run, the start or end of one, or: latest.")]
 
 
 @app.command("list")
@@ -33,7 +33,7 @@ def show_run(run: RunName, runs_dir: RunsDir = Path("runs"), as_json: Json = Fal
 
     \b
     Example:
-      agentkv runs show 20260101-120000-vwa75
+      agentkv runs show latest
     """
     from agentkv_evals.cli import runs_show
 
@@ -46,7 +46,7 @@ def report_run(run: RunName, runs_dir: RunsDir = Path("runs")) -> None:
 
     \b
     Example:
-      agentkv runs report 20260101-120000-vwa75
+      agentkv runs report latest
     """
     from agentkv_evals.cli import runs_report
 

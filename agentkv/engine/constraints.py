@@ -78,6 +78,8 @@ class GrammarConstraint:
         allowed = np.zeros(vocabulary, dtype=bool)  # a padded vocabulary is wider than the tokenizer's
         bits = np.unpackbits(packed, bitorder="little")[:vocabulary]
         allowed[: len(bits)] = bits
+        if not allowed.any():
+            raise AgentKVError("the grammar allows no continuation here: it matches no finite text")
         return logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), float("-inf"))
 
     def accept(self, token_id: int) -> None:

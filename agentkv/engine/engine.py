@@ -16,12 +16,12 @@ from transformers import PreTrainedModel
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike
-from agentkv.engine.loading import eos_token_ids, load_model
+from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
 from agentkv.engine.session import Session
-from agentkv.errors import AgentKVError, ContextOverflow
+from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
 from agentkv.policies import build
 
@@ -55,6 +55,7 @@ class Engine:
         self.context_window: int = model.config.get_text_config().max_position_embeddings
         self.eos_token_ids = eos_token_ids(model, tokenizer)
         self._paged = PagedModel(model)
+        self._paged.probe()
         self.layout = self._paged.layout
         self.device = self._paged.device
         self.arena = PageArena(self.layout, self._pool_bytes(kv_pool), self.device)
@@ -67,7 +68,7 @@ class Engine:
         Raises:
             UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
         """
-        loaded, tokenizer = load_model(resolve_model(model), dtype, torch.device(device))
+        loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
         return cls(loaded, tokenizer, model, kv_pool)
 
     @classmethod
@@ -151,13 +152,13 @@ class Engine:
         Raises:
             ContextOverflow: the tokens do not fit the window, or the budget of a policy that drops nothing. The
                 session is as it was.
+            PoolExhausted: no pages left, from the iterator. The tokens are in the ledger by then: free pages and go on
+                with ``generate(session, [])``.
             AgentKVError: nothing to compute, or the session is in use or closed.
         """
         if not new_ids and not session.waiting:
             raise AgentKVError("there are no tokens to compute: pass at least one new token")
-        needed = len(session.ledger) + len(new_ids)
-        if needed > session.token_limit:
-            raise _overflow(session, needed, self.context_window)
+        session.check_room(len(new_ids))
         reply = Reply(self, session, params or SamplingParams(), constraint, cancel)
         return reply.events(list(new_ids))
 
@@ -167,10 +168,12 @@ class Engine:
         Returns the logits [V] after the last one, or None if cancelled between chunks; what was computed stays.
 
         Raises:
-            PoolExhausted: no pages left; the session is whole and the call can be repeated.
+            PoolExhausted: no pages left; the session is whole, and the call can be repeated when there are.
         """
         logits = None
         while waiting := session.waiting:
+            if session.closed:
+                raise AgentKVError("the session was closed; open a new one")
             if cancel is not None and cancel.is_set():
                 return None
             chunk = waiting[: session.cache.chunk(len(waiting))]
@@ -185,13 +188,6 @@ class Engine:
                 session.cache.commit(step)
                 session.timings.forward_passes += 1
         return logits
-
-
-def _overflow(session: Session, needed: int, window: int) -> ContextOverflow:
-    if session.token_limit == window:
-        return ContextOverflow(needed, window)
-    hint = f"policy {session.policy.name!r} drops nothing: raise the budget or choose an evicting policy"
-    return ContextOverflow(needed, session.token_limit, hint, what="its budget")
 
 
 def _free_memory() -> int:

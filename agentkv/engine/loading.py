@@ -62,6 +62,17 @@ def no_progress_bar() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
+def as_device(name: str) -> torch.device:
+    """Resolve a device name; raises ModelError if there is no such device here."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise ModelError(f"device {name!r} cannot be used here: {reason}") from error
+    return device
+
+
 def choose_dtype(wanted: str, checkpoint: torch.dtype | None, device: torch.device) -> torch.dtype:
     """Resolve a dtype name; raises ModelError if there is no such dtype."""
     if wanted != "auto":

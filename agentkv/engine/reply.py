@@ -98,6 +98,9 @@ class Reply:
         """Append the new tokens, then alternate between computing what waits and choosing what follows."""
         session = self._session
         with session.exclusive():
+            session.check_room(len(new_ids))
+            if new_ids:  # what the model was sure of in the last turn says nothing of this one
+                session.cache.confidence = None
             session.timings = Timings(
                 reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids)
             )
@@ -109,6 +112,8 @@ class Reply:
                 delta = self._text.push([t for t in tokens if t not in self._engine.eos_token_ids])
                 if self._text.stopped:
                     reason = "stop"
+                    if not delta:  # all of it belongs to the stop string, and none was computed yet
+                        del session.ledger[len(session.ledger) - len(tokens) :]
                 if reason is not None:
                     delta += self._text.flush()
                 if tokens or reason is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from types import UnionType
 
 import torch
 from torch import Tensor
@@ -34,9 +36,18 @@ class SamplingParams:
     min_tokens: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("max_tokens", "top_k", "min_tokens"):
+            _check_type(name, getattr(self, name), int, "a whole number")
+        for name in ("temperature", "top_p"):
+            _check_type(name, getattr(self, name), int | float, "a number")
+        if self.seed is not None:
+            _check_type("seed", self.seed, int, "a whole number")
+        for text in self.stop:
+            _check_type("stop", text, str, "a list of strings")
         rules = (
+            (self.seed is None or 0 <= self.seed < 2**63, f"seed must be from 0 to 2^63 - 1, not {self.seed}"),
             (self.max_tokens >= 1, f"max_tokens must be at least 1, not {self.max_tokens}"),
-            (self.temperature >= 0, f"temperature must be 0 or above, not {self.temperature}"),
+            (0 <= self.temperature < math.inf, f"temperature must be 0 or above and finite, not {self.temperature}"),
             (0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}"),
             (self.top_k >= 0, f"top_k must be 0 or above, not {self.top_k}"),
             (self.min_tokens >= 0, f"min_tokens must be 0 or above, not {self.min_tokens}"),
@@ -45,6 +56,11 @@ class SamplingParams:
         for holds, message in rules:
             if not holds:
                 raise AgentKVError(message)
+
+
+def _check_type(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise AgentKVError(f"{name} must be {wanted}, not {value!r}")
 
 
 class Sampler:

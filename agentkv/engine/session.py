@@ -12,7 +12,7 @@ from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, Limits, resolve
 from agentkv.cache.controller import CacheController
 from agentkv.cache.snapshot import Snapshot
-from agentkv.errors import AgentKVError
+from agentkv.errors import AgentKVError, ContextOverflow
 from agentkv.policies.base import Policy
 
 
@@ -65,12 +65,14 @@ class Session:
     def __init__(self, arena: PageArena, policy: Policy, budget: BudgetLike, window: int):
         self.policy = policy
         self.budget = budget
+        self._window = window
         self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window)
         self.cache = CacheController(arena, policy, self.limits)
         self.token_limit = min(window, self.cache.token_limit or window)
         self.ledger: list[int] = []
         self.timings = Timings()
         self._in_use = threading.Lock()
+        self._closing = False
         # A session that is dropped without being closed must not keep its pages.
         self._release = weakref.finalize(self, self.cache.store.release)
 
@@ -90,7 +92,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        return not self._release.alive
+        return self._closing
 
     @property
     def stats(self) -> SessionStats:
@@ -126,7 +128,24 @@ class Session:
             yield
         finally:
             self._in_use.release()
+            if self._closing:
+                self._release()
+
+    def check_room(self, new_tokens: int) -> None:
+        """Raise ContextOverflow if the ledger cannot take so many more tokens."""
+        needed = len(self.ledger) + new_tokens
+        if needed <= self.token_limit:
+            return
+        if self.cache.token_limit is None or self._window <= self.cache.token_limit:
+            raise ContextOverflow(needed, self._window)
+        hint = f"policy {self.policy.name!r} drops nothing: raise the budget or choose an evicting policy"
+        raise ContextOverflow(needed, self.token_limit, hint, what="its budget")
 
     def close(self) -> None:
-        """Give the session's pages back. Closing twice is fine."""
-        self._release()
+        """Give the session's pages back: at once, or when the call that uses it ends. Closing twice is fine."""
+        self._closing = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._release()
+            finally:
+                self._in_use.release()

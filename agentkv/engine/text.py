@@ -33,16 +33,23 @@ class TextStream:
         return self._cut()
 
     def flush(self) -> str:
-        """The text still held back, at the end of the reply."""
-        text, self._held = self._held, ""
-        return "" if self.stopped else text
+        """The text still held back, at the end of the reply. A character that is not whole is left out."""
+        if self.stopped:
+            return ""
+        self._held += self._new_text(final=True)
+        text = self._cut()
+        if not self.stopped:
+            text, self._held = text + self._held, ""
+        return text
 
-    def _new_text(self) -> str:
+    def _new_text(self, final: bool = False) -> str:
         decode = self._tokenizer.decode
         before = decode(self._ids[self._context : self._settled], skip_special_tokens=True)
         after = decode(self._ids[self._context :], skip_special_tokens=True)
         if after.endswith(_INCOMPLETE):
-            return ""
+            if not final:
+                return ""
+            after = after.rstrip(_INCOMPLETE)
         self._context, self._settled = self._settled, len(self._ids)
         text: str = after[len(before) :]
         return text

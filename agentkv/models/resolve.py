@@ -31,16 +31,26 @@ def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | 
         UnknownName: `name` is none of the three.
         ModelError: a folder without config.json, or a pull that failed.
     """
+    check_model(name)
     text = str(name)
     if text in EMBEDDED:
         return _embedded(text, progress)
     folder = Path(text).expanduser()
+    return folder if folder.is_dir() else text
+
+
+def check_model(name: str | Path) -> None:
+    """Raise what :func:`resolve_model` would for a name that is none, without fetching or reading anything."""
+    text = str(name)
+    if text in EMBEDDED:
+        return
+    folder = Path(text).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(f"the folder {folder} holds no config.json, so it is no model; give a transformers folder")
-        return folder
+        return
     if _HUB_ID.fullmatch(text):
-        return text
+        return
     raise UnknownName(
         f"unknown model {text!r}: not an embedded name ({', '.join(names())}), "
         "not an existing folder, not a hub id like org/name"

@@ -156,6 +156,20 @@ class Policy:
         return SlotCaps(fp=min(max_slots, window + slack), int8=max(0, max_slots - window))
 
 
+def check_count(policy: str, name: str, value: object) -> int:
+    """A whole number ≥ 0 given by a user. Raises AgentKVError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise AgentKVError(f"{policy}: {name} must be a whole number ≥ 0, not {value!r}")
+    return value
+
+
+def check_unit(policy: str, name: str, value: object) -> float:
+    """A number from 0 to 1 given by a user. Raises AgentKVError otherwise."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise AgentKVError(f"{policy}: {name} must be a number from 0 to 1, not {value!r}")
+    return float(value)
+
+
 def check_share(policy: str, name: str, value: object) -> Share:
     """A share given by a user: an int ≥ 0 or a float in [0, 1]. Raises AgentKVError otherwise."""
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import AgePrecision, ConfidenceTarget, MassRule, Policy, Share, check_share
+from agentkv.policies.base import (
+    AgePrecision,
+    ConfidenceTarget,
+    MassRule,
+    Policy,
+    Share,
+    check_count,
+    check_share,
+    check_unit,
+)
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import MassAndRecency
 
@@ -37,6 +46,10 @@ def conf_kv(
     tight, recent, fp_window = (
         check_share("conf-kv", name, value)
         for name, value in (("tight", tight), ("recent", recent), ("fp_window", fp_window))
+    )
+    sinks = check_count("conf-kv", "sinks", sinks)
+    threshold, alpha = (
+        check_unit("conf-kv", name, value) for name, value in (("threshold", threshold), ("alpha", alpha))
     )
     ema = MassRule(decay=EMA_DECAY, gain=1 - EMA_DECAY, queries=EMA_QUERIES)
     return Policy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import MassRule, Policy, Share, check_share
+from agentkv.policies.base import MassRule, Policy, Share, check_count, check_share
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import AttentionMass
 
@@ -16,5 +16,6 @@ def h2o(recent: Share = 0.5, sinks: int = 4) -> Policy:
     collect so much mass that protecting them changes nothing but their certainty.
     """
     recent = check_share("h2o", "recent", recent)
+    sinks = check_count("h2o", "sinks", sinks)
     options = {"recent": recent, "sinks": sinks}
     return Policy(name="h2o", scorer=AttentionMass(MassRule()), sinks=sinks, recent=recent, options=options)

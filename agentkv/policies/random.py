@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import Policy, Share, check_share
+from agentkv.policies.base import Policy, Share, check_count, check_share
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import Noise
 
@@ -11,5 +11,7 @@ from agentkv.policies.scorers import Noise
 def random(seed: int = 0, sinks: int = 4, recent: Share = 1 / 16) -> Policy:
     """Evict an unprotected slot drawn uniformly, for each layer and head on its own."""
     recent = check_share("random", "recent", recent)
+    sinks = check_count("random", "sinks", sinks)
+    seed = check_count("random", "seed", seed)
     options = {"seed": seed, "sinks": sinks, "recent": recent}
     return Policy(name="random", scorer=Noise(seed), sinks=sinks, recent=recent, options=options)

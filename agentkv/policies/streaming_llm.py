@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import Policy
+from agentkv.policies.base import Policy, check_count
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import Recency
 
@@ -13,4 +13,5 @@ def streaming_llm(sinks: int = 4) -> Policy:
 
     Keys keep their absolute positions; the authors' release stores un-rotated keys and numbers the kept ones densely.
     """
+    sinks = check_count("streaming-llm", "sinks", sinks)
     return Policy(name="streaming-llm", scorer=Recency(), sinks=sinks, options={"sinks": sinks})

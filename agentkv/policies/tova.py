@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import MassRule, Policy, Share, check_share
+from agentkv.policies.base import MassRule, Policy, Share, check_count, check_share
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import AttentionMass
 
@@ -16,5 +16,6 @@ def tova(recent: Share = 0, sinks: int = 0) -> Policy:
     The paper averages the weights of all heads of a layer; here each KV head decides from those that share it.
     """
     recent = check_share("tova", "recent", recent)
+    sinks = check_count("tova", "sinks", sinks)
     options = {"recent": recent, "sinks": sinks}
     return Policy(name="tova", scorer=AttentionMass(LAST_QUERY), sinks=sinks, recent=recent, options=options)

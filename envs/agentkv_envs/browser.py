@@ -64,6 +64,7 @@ class BrowserHost:
         self._executable = executable
         self._offline = offline
         self._mark = ""
+        self._has_run = False
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
 
@@ -76,8 +77,8 @@ class BrowserHost:
         """The running browser; starts one when there is none.
 
         Raises:
-            BrowserMissing: there is no Chromium on this machine.
-            InfraError: it was found but does not start.
+            BrowserMissing: there is no Chromium on this machine, or none that starts.
+            InfraError: it did start before, but does not any more.
         """
         if self._browser is not None and self._browser.is_connected():
             return self._browser
@@ -91,7 +92,11 @@ class BrowserHost:
         try:
             self._browser = await self._playwright.chromium.launch(executable_path=path, args=args)
         except PlaywrightError as error:
-            raise InfraError(f"Chromium ({path or 'Playwright'}) does not start: {_first_line(error)}") from None
+            reason = f"Chromium ({path or 'Playwright'}) does not start: {_first_line(error)}"
+            if self._has_run:
+                raise InfraError(reason) from None
+            raise BrowserMissing(f"{reason}; {INSTALL_HINT}") from None
+        self._has_run = True
         return self._browser
 
     async def close(self) -> None:

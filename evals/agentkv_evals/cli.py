@@ -10,11 +10,12 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from agentkv.errors import AgentKVError
 from agentkv_envs import EnvError
 from agentkv_evals import files
+from agentkv_evals.errors import EvalError
 from agentkv_evals.interrupt import InterruptGuard
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.outcomes import Outcome
@@ -24,9 +25,6 @@ from agentkv_evals.run_folder import RunFolder, find_run, list_runs, open_run
 from agentkv_evals.runner import Backends, Runner, pending
 from agentkv_evals.summary import summarize
 from agentkv_evals.text import summary_lines, table
-
-if TYPE_CHECKING:
-    pass
 
 
 def run_eval(options: EvalOptions, backends: Backends | None = None) -> int:
@@ -57,17 +55,27 @@ def runs_report(run: str, runs_dir: Path) -> int:
 def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
     # All that a run needs is imported now: a missing package must not show when the episodes are over.
     import agentkv_evals.report  # noqa: F401
+    from agentkv.models import check_model
     from agentkv_evals.backends import check_budgets, default_backends, policy_names
 
     out = sys.stderr if options.json else sys.stdout
     plan = make_plan(options, policy_names)
     check_budgets(plan.arms)
+    if backends is None and plan.needs_model:
+        check_model(options.model)
     run = open_run(plan, fresh=options.fresh)
     guard = InterruptGuard(lambda: print("stopping after this step; Ctrl-C again: now", file=sys.stderr))
     try:
         finished = _play(plan, run, backends or default_backends(plan), guard, out)
         if run.rows():
             write_report(run)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise EvalError(
+            f"cannot write to {run.path}: {error.strerror or error}; the {len(run.rows())} episodes that are finished "
+            "are kept, and the same command goes on when this is mended"
+        ) from error
     finally:
         run.unlock()
         run.remove_if_empty()
@@ -129,7 +137,14 @@ def write_report(run: RunFolder) -> Path:
 
 
 def _runs_list(runs_dir: Path, json_rows: bool) -> int:
-    summaries = [summarize(run) for run in list_runs(runs_dir)]
+    if runs_dir.exists() and not runs_dir.is_dir():
+        raise EvalError(f"{runs_dir} is a file, not a folder of runs")
+    summaries = []
+    for run in list_runs(runs_dir):
+        try:
+            summaries.append(summarize(run))
+        except EvalError as error:
+            print(f"agentkv: skipped: {error}", file=sys.stderr)
     if json_rows:
         _print_json(summaries)
         return 0

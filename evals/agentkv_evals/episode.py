@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from agentkv.errors import AgentKVError
 from agentkv_agents import Agent, AgentStep, StopRules, Taken, early_stop_reason
 from agentkv_agents.stop_rules import CONTEXT_FULL
 from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task
@@ -81,14 +80,14 @@ class EpisodeRun:
         self._result = EpisodeResult(Outcome.FAIL)
 
     def play(self, task: Task, seed: int) -> EpisodeResult:
-        """Runs the episode to its end. A browser or site that fails ends it as infra_error.
+        """Runs the episode to its end. Whatever fails in browser, site or runtime ends it as infra_error.
 
-        Raises Interrupted, and the errors a user has to mend (AgentKVError, EnvError).
+        Raises Interrupted, and what a user has to mend before any episode can run: a missing browser, a wrong task.
         """
         start = time.perf_counter()
         try:
             self._play(task, seed)
-        except (AgentKVError, Interrupted):
+        except Interrupted:
             raise
         except Exception as error:
             if isinstance(error, EnvError) and not isinstance(error, InfraError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ class EvalOptions:
             raise EvalError(f"--limit must be at least 1, not {self.limit}")
         if self.max_steps < 1:
             raise EvalError(f"--max-steps must be at least 1, not {self.max_steps}")
-        if self.step_timeout_s <= 0:
+        if not 0 < self.step_timeout_s < math.inf:
             raise EvalError(f"the step timeout must be above 0 s, not {self.step_timeout_s}")
         if not self.policies:
             raise EvalError("name at least one --policy")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agentkv_evals.plan import EvalPlan
 from agentkv_evals.provenance import describe
 
 SCHEMA = 1
+_ROW_KEYS = ("episode_id", "task_id", "policy", "budget", "outcome", "success", "steps", "peak_kv_bytes")
 
 
 class RunFolder:
@@ -35,11 +37,22 @@ class RunFolder:
     @property
     def config(self) -> dict[str, Any]:
         """config.json. Raises EvalError if this is no run folder."""
-        return files.read_json(self.path / "config.json")
+        path = self.path / "config.json"
+        config = files.read_json(path)
+        missing = [key for key in ("settings", "tasks", "starts") if key not in config]
+        if missing or "arms" not in config["settings"]:
+            raise EvalError(f"{path} is not the config of a run: it lacks {(missing or ['settings.arms'])[0]!r}")
+        return config
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """Results by episode id; of an episode that was run again, the last."""
-        return {row["episode_id"]: row for row in files.read_lines(self.path / "results.jsonl")}
+        """Results by episode id; of an episode that was run again, the last. Raises EvalError for a foreign row."""
+        path = self.path / "results.jsonl"
+        rows = files.read_lines(path)
+        for number, row in enumerate(rows, start=1):
+            missing = [key for key in _ROW_KEYS if key not in row]
+            if missing:
+                raise EvalError(f"{path}, line {number}: not a result, it lacks {missing[0]!r}; delete that line")
+        return {row["episode_id"]: row for row in rows}
 
     def steps(self, episode_id: str) -> list[dict[str, Any]]:
         """Step rows of an episode; none if it has not started."""
@@ -99,16 +112,27 @@ def open_run(plan: EvalPlan, *, fresh: bool) -> RunFolder:
     options = plan.options
     try:
         options.runs_dir.mkdir(parents=True, exist_ok=True)
-        known = sorted(options.runs_dir.glob(f"*-{options.run_name}-{plan.fingerprint}"))
-        known = [path for path in known if (path / "config.json").exists()]
-        run = RunFolder(known[-1]) if known and not fresh else _create(plan)
-        run.lock()
+        with _one_at_a_time(options.runs_dir):  # two that start together must not both find nothing
+            known = sorted(options.runs_dir.glob(f"*-{options.run_name}-{plan.fingerprint}"))
+            known = [path for path in known if (path / "config.json").exists()]
+            run = RunFolder(known[-1]) if known and not fresh else _create(plan)
+            run.lock()
     except OSError as error:
         reason = error.strerror or str(error)
         raise EvalError(
             f"cannot write to the runs folder {options.runs_dir}: {reason}; choose another with --runs-dir"
         ) from error
     return run
+
+
+@contextmanager
+def _one_at_a_time(runs_dir: Path) -> Iterator[None]:
+    handle = os.open(runs_dir, os.O_RDONLY)  # the folder itself is the lock: no file is left behind
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def find_run(run: str | Path, runs_dir: Path) -> RunFolder:

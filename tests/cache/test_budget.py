@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkv import policies
-from agentkv.cache.budget import Budget, resolve, worst_bytes
+from agentkv.cache.budget import Budget, full_bytes, resolve, worst_bytes
 from agentkv.cache.formats import KVLayout
 from agentkv.engine import SamplingParams
 from agentkv.errors import AgentKVError, BudgetTooSmall
@@ -71,7 +71,7 @@ def test_quantising_buys_tokens() -> None:
 def test_a_share_is_of_full_kv_at_the_window() -> None:
     limits = resolve(Budget(share=0.25), policies.build("streaming-llm"), LAYOUT, window=8192)
     assert 0.97 * 2048 <= limits.max_slots <= 2048
-    assert limits.max_bytes <= LAYOUT.token_bytes * 2048
+    assert limits.max_bytes <= full_bytes(LAYOUT, 8192) // 4
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=3), Budget(bytes=10_000), Budget(share=0.0001)])
@@ -79,6 +79,17 @@ def test_a_share_is_of_full_kv_at_the_window() -> None:
 def test_a_budget_below_the_protected_set_is_refused(policy: str, budget: Budget) -> None:
     with pytest.raises(BudgetTooSmall, match=r"give at least \d+ tokens \(\d+ bytes\)"):
         resolve(budget, policies.build(policy), LAYOUT, 8192)
+
+
+@pytest.mark.parametrize("budget", [None, 512, "24MiB"])
+@pytest.mark.parametrize("policy", ["h2o", "random", "conf-kv"])
+def test_protecting_everything_is_refused(policy: str, budget) -> None:
+    with pytest.raises(BudgetTooSmall, match="leaves nothing to evict"):
+        resolve(Budget.parse(budget), policies.build(policy, recent=1.0), LAYOUT, 8192)
+
+
+def test_the_whole_share_holds_the_whole_window() -> None:
+    assert resolve(Budget(share=1.0), policies.build("full"), LAYOUT, 8192).max_slots == 8192
 
 
 @pytest.mark.parametrize("policy", policies.names())

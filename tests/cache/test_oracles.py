@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,9 +12,11 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from agentkv import policies
+from agentkv.cache import adapter
 from agentkv.cache import controller as controller_module
 from agentkv.cache.adapter import ATTENTION_NAME
 from agentkv.engine import SamplingParams
+from agentkv_kernels import paged_mixed_attention
 from tests.runtime_helpers import (
     ARCHITECTURES,
     VOCABULARY,
@@ -20,6 +24,7 @@ from tests.runtime_helpers import (
     causal_logits,
     logits_after,
     oracle_logits,
+    oracle_probs,
     random_ids,
     recording,
     tiny_engine,
@@ -153,8 +158,69 @@ def test_h2o_mass_is_the_column_sum_of_attention(engines) -> None:
     session.close()
 
 
+def test_h2o_mass_survives_eviction(engines) -> None:
+    """After evictions, steady and structural, each kept slot's mass is what the queries that saw it gave it."""
+    engine = engines["llama"]
+    session = engine.open_session("h2o", 24)
+    ids = random_ids(90, seed=4)
+    with recording(session) as log:
+        for turn in (ids[:40], *([t] for t in ids[40:60]), ids[60:75], *([t] for t in ids[75:])):
+            logits_after(engine, session, turn)
+    heads = engine.layout.kv_heads
+    oracle_logits(tiny_model("llama"), ids, log.visible(engine.layout.layers, heads, len(ids)))
+    store = session.cache.store
+    tokens, mass = store.in_use(store.token_index).long(), store.in_use(store.mass)
+    for layer, probs in enumerate(oracle_probs):
+        expected = probs.view(heads, -1, len(ids), len(ids)).sum((1, 2))
+        torch.testing.assert_close(mass[layer], expected.gather(1, tokens[layer]).float(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("recent", [24, 2], ids=["even", "ragged"])
+def test_every_attention_over_int8_equals_attention_over_what_it_stands_for(monkeypatch, recent: int) -> None:
+    """conf-kv through prefill, decoding and turns: each call of the kernel against dense attention over the store's
+    content, dequantised. A protected window smaller than the FP window makes heads hold different mixes."""
+    engine = tiny_engine(dtype=torch.float32)
+    session = engine.open_session("conf-kv", 64, fp_window=24, recent=recent, tight=0.5, threshold=0.5, alpha=1.0)
+    store, seen = session.cache.store, {"int8": 0, "ragged": 0}
+
+    def checked(query, kv, query_index, scaling, mass_weights=None):
+        out, mass = paged_mixed_attention(query, kv, query_index, scaling, mass_weights)
+        layer = seen["calls"] % 2
+        seen["calls"] += 1
+        seen["int8"] += kv.int8_slots
+        seen["ragged"] += kv.ragged
+        group = query.shape[0] // kv.token_index.shape[0]
+        for head in range(kv.token_index.shape[0]):
+            vectors, tokens = [], []
+            for region, offset in ((store.int8, 0), (store.fp, store.int8_cap)):
+                used = int(region.used[layer, head])
+                at = torch.full((used,), layer), torch.full((used,), head), torch.arange(used)
+                part = region.rows[region.rows_at(*at)].float()
+                if region is store.int8:
+                    part = part * store.scales[layer, :, head, :used].T.unsqueeze(-1)
+                vectors.append(part)
+                tokens.append(store.token_index[layer, head, offset : offset + used])
+            (keys, values), held = torch.cat(vectors).unbind(1), torch.cat(tokens)
+            queries = query[head * group : (head + 1) * group]
+            scores = (queries @ keys.T * scaling).masked_fill(held[None, None] > query_index[None, :, None], -math.inf)
+            expected = scores.softmax(-1) @ values
+            torch.testing.assert_close(out[head * group : (head + 1) * group], expected, rtol=1e-4, atol=1e-4)
+        return out, mass
+
+    seen["calls"] = 0
+    monkeypatch.setattr(adapter, "paged_mixed_attention", checked)
+    ids = random_ids(200, seed=7)
+    for i, turn in enumerate((ids[:110], *([t] for t in ids[110:150]), ids[150:170], *([t] for t in ids[170:]))):
+        session.cache.confidence = (i % 9) / 9
+        logits_after(engine, session, turn)
+    assert seen["int8"] > 1000
+    assert (seen["ragged"] > 10) == (recent == 2)
+    assert session.stats.quantized_tokens > 0
+
+
 def test_attention_name_is_known_to_the_mask_interface_too() -> None:
-    """A name that only the attention interface knows makes transformers drop masks without a word."""
+    """A name that only the attention interface knows makes transformers drop masks without a word. Ours needs none (the
+    tests above are what holds it to causality), and says so where transformers looks."""
     assert ATTENTION_NAME in AttentionInterface._global_mapping
     assert AttentionMaskInterface()[ATTENTION_NAME]() is None
 

@@ -13,6 +13,7 @@ from agentkv.cache.arena import PageArena
 from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
 from agentkv.cache.plan import InvalidPlan, Plan, validate
 from agentkv.cache.store import KVStore
+from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError, PoolExhausted
 from agentkv_kernels import dequantize_int8
 
@@ -37,11 +38,13 @@ def live_bytes(store: KVStore) -> int:
 
 @dataclass
 class Model:
-    """What the store must hold: per (layer, head), token → (vector [2, D], error allowed)."""
+    """What the store must hold: per (layer, head), token → (vector [2, D], quantised or not)."""
 
     kept: dict[tuple[int, int], dict[int, tuple[torch.Tensor, bool]]] = field(
         default_factory=lambda: {(layer, head): {} for layer in range(2) for head in range(3)}
     )
+    mass: dict[tuple[int, int, int], float] = field(default_factory=dict)
+    """Per (layer, head, token); a token that comes anew starts at zero."""
 
 
 class Machine:
@@ -62,6 +65,18 @@ class Machine:
         for (layer, head), kept in self.model.kept.items():
             for i, token in enumerate(tokens):
                 kept[token] = (vectors[layer, :, head, i], False)
+        self.attend()
+
+    def attend(self) -> None:
+        """Every slot receives some attention mass, as after a forward pass."""
+        held = self.store.in_use(self.store.token_index)
+        new = self.random(*held.shape).masked_fill(held < 0, 0.0)
+        self.store.add_mass(new, 0.5)
+        for layer, head in self.model.kept:
+            for slot, token in enumerate(held[layer, head].tolist()):
+                if token >= 0:
+                    before = self.model.mass.get((layer, head, token), 0.0)
+                    self.model.mass[layer, head, token] = 0.5 * before + float(new[layer, head, slot])
 
     def append(self, n: int) -> None:
         n = min(n, self.store.fp_cap - self.store.fp_slots)
@@ -122,6 +137,8 @@ class Machine:
                 if region is store.int8:
                     vectors = dequantize_int8(vectors, store.scales[layer, :, head, :used].T, torch.float32)
                 tokens = store.token_index[layer, head, offset : offset + used].tolist()
+                mass = store.mass[layer, head, offset : offset + used].tolist()
+                assert mass == pytest.approx([self.model.mass[layer, head, token] for token in tokens], rel=1e-5)
                 for token, vector in zip(tokens, vectors, strict=True):
                     assert token not in found
                     found[token] = (vector, region is store.int8)
@@ -221,13 +238,34 @@ def test_a_pool_without_a_page_is_refused() -> None:
         PageArena(LAYOUT, LAYOUT.page_bytes)
 
 
-class TestValidate:
-    filled = torch.tensor([[[True, True, True, False]]])
-    protected = torch.tensor([[[True, False, False, False]]])
+def test_a_pool_beyond_the_memory_is_refused() -> None:
+    with pytest.raises(AgentKVError, match="cannot be reserved"):
+        PageArena(LAYOUT, 2**60)
 
-    def check(self, keep: list[bool], demote: list[bool] | None = None, most: int = 3) -> None:
+
+ROOM = SlotCaps(2, 3)
+
+
+class TestValidate:
+    view = CacheView(
+        token_index=torch.tensor([[[0, 1, 2, -1]]], dtype=torch.int32),
+        mass=None,
+        protected=torch.tensor([[[True, False, False, False]]]),
+        int8_slots=2,
+        logical_length=3,
+        confidence=None,
+    )
+
+    def check(self, keep: list[bool], demote: list[bool] | None = None, most: int = 3, caps: SlotCaps = ROOM) -> None:
         plan = Plan(torch.tensor([[keep]]), None if demote is None else torch.tensor([[demote]]))
-        validate(plan, self.filled, self.protected, most, int8_slots=2)
+        validate(plan, self.view, most, caps)
+
+    @pytest.mark.parametrize("caps", [SlotCaps(0, 3), SlotCaps(1, 1)])
+    def test_a_plan_beyond_a_formats_room_is_refused(self, caps: SlotCaps) -> None:
+        with pytest.raises(InvalidPlan, match="there is room for"):
+            self.check([True, True, True, False], caps=caps)
+        with pytest.raises(InvalidPlan, match="leaves 0 FP and 3 INT8"):
+            self.check([True, True, True, False], [True, False], caps=SlotCaps(1, 2))
 
     def test_good_plans_pass(self) -> None:
         self.check([True, True, True, False], [True, False])

@@ -50,6 +50,11 @@ class ScriptedSession:
         limit = self.window * self._arena.layout.page_bytes
         return SessionStats(held, held, limit, 0, self.logical_length, self.logical_length, 0, 0)
 
+    def check_room(self, new_tokens: int) -> None:
+        needed = len(self.ledger) + new_tokens
+        if needed > self.window:
+            raise ContextOverflow(needed, self.window)
+
     def compute(self) -> None:
         self._arena.free_pages -= len(self.ledger) - self.logical_length
         assert self._arena.free_pages >= 0

@@ -116,6 +116,16 @@ def test_a_prompt_beyond_the_window_leaves_the_session_as_it_was():
     assert facts(shorter)["session"] == "continued"
 
 
+def test_a_refused_restart_leaves_the_session_as_it_was():
+    engine = ScriptedEngine(window=80)
+    chat = ChatAgentKV.from_engine(engine)
+    messages = [HumanMessage("one")]
+    messages.append(chat.invoke(messages, config=named("a")))
+    with pytest.raises(ContextOverflow):
+        chat.invoke("something else " * 20, config=named("a"))
+    assert facts(chat.invoke([*messages, HumanMessage("two")], config=named("a")))["session"] == "continued"
+
+
 def test_a_failed_first_call_leaves_no_session():
     engine = ScriptedEngine(window=80)
     chat = ChatAgentKV.from_engine(engine)

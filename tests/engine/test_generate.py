@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 
 import pytest
 import torch
 
 from agentkv.engine import Engine, SamplingParams
-from agentkv.engine.loading import choose_dtype
+from agentkv.engine.loading import as_device, choose_dtype
 from agentkv.errors import AgentKVError, ContextOverflow, ModelError, PoolExhausted, UnknownName, Unsupported
 from tests.runtime_helpers import VOCABULARY, WINDOW, random_ids, tiny_engine, tiny_model
 
@@ -175,6 +176,58 @@ def test_a_closed_session_is_refused_and_gives_its_pages_back(engine: Engine) ->
         list(engine.generate(session, [5]))
 
 
+def test_closing_during_a_reply_ends_it_with_one_error_and_leaks_nothing(engine: Engine) -> None:
+    gc.collect()
+    used = engine.arena.used_pages
+    session = engine.open_session()
+    stream = engine.generate(session, random_ids(40), SamplingParams(max_tokens=9, min_tokens=9))
+    next(stream)
+    session.close()
+    assert session.closed
+    with pytest.raises(AgentKVError, match="the session was closed"):
+        list(stream)
+    assert engine.arena.used_pages == used
+
+
+def test_overlapping_calls_cannot_push_the_ledger_beyond_the_window(engine: Engine) -> None:
+    session = engine.open_session()
+    first, second = (engine.generate(session, random_ids(150), SamplingParams(max_tokens=1)) for _ in range(2))
+    list(first)
+    with pytest.raises(ContextOverflow):
+        list(second)
+    assert len(session.ledger) == 151
+
+
+def test_pages_returned_while_others_are_taken_are_handed_out_once(engine: Engine) -> None:
+    """A finalizer may run between any two lines of allocate."""
+    arena = tiny_engine(dtype=torch.float32).arena
+    held = arena.allocate(30)
+    taken: list[int] = []
+
+    def interrupt(frame, event, arg):
+        nonlocal held
+        if event == "line" and frame.f_code.co_name == "allocate" and len(held):
+            arena.release(held[:5])
+            held = held[5:]
+        return interrupt
+
+    sys.settrace(interrupt)
+    try:
+        for _ in range(8):
+            taken.extend(arena.allocate(4).tolist())
+    finally:
+        sys.settrace(None)
+    assert len(set(taken)) == len(taken) == 32
+    assert not set(taken) & set(held.tolist())
+    assert arena.free_pages == arena.pages - 1 - 32 - len(held)
+
+
+def test_tokens_that_only_complete_a_stop_string_leave_the_ledger(engine: Engine) -> None:
+    session = engine.open_session()
+    reply(engine, session, [9], constraint=Script([5, 6, 7, 8], forced_from=9), stop=(" 7",))
+    assert session.ledger == [9, 5, 6]
+
+
 def test_a_forgotten_session_gives_its_pages_back(engine: Engine) -> None:
     gc.collect()
     used = engine.arena.used_pages
@@ -245,15 +298,30 @@ class TestLoading:
         assert len(reply(engine, engine.open_session(), random_ids(5), max_tokens=3, min_tokens=3)) == 3
 
     def test_architectures_that_cannot_be_handled_are_refused_with_the_reason(self, tmp_path) -> None:
-        from transformers import Gemma2Config, MambaConfig
+        from transformers import Gemma2Config, MambaConfig, MistralConfig
 
         for config, reason in (
             (Gemma2Config(num_hidden_layers=2), "sliding_attention are not supported"),
-            (MambaConfig(), "mamba: layers of type linear_attention are not supported"),
+            (MambaConfig(), "mamba: positions without a stated maximum"),
+            (MistralConfig(sliding_window=64, num_hidden_layers=1), r"sliding-window attention \(64 tokens\)"),
         ):
             config.save_pretrained(tmp_path)
             with pytest.raises(Unsupported, match=reason):
                 Engine.load(str(tmp_path))
+
+    def test_models_with_an_attention_of_their_own_are_refused_at_load(self) -> None:
+        from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+        config = GPTNeoConfig(
+            vocab_size=97, hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global"], 2]]
+        )
+        with pytest.raises(Unsupported, match="gpt_neo: its attention cannot run on pages"):
+            Engine(GPTNeoForCausalLM(config).eval(), None, "neo", "8MiB")
+
+    @pytest.mark.parametrize("device", ["foo", "cuda:99"])
+    def test_devices_that_are_not_here_are_refused(self, device: str) -> None:
+        with pytest.raises(ModelError, match=f"device '{device}' cannot be used here"):
+            as_device(device)
 
     def test_dtypes(self) -> None:
         cpu = torch.device("cpu")

@@ -61,6 +61,16 @@ def test_a_possible_stop_string_is_held_back_until_it_is_refuted() -> None:
     assert words.flush() == "EN"
 
 
+def test_what_is_whole_survives_a_cut_in_the_middle_of_a_character() -> None:
+    words = TextStream(ByteTokenizer(), ("END",))
+    assert words.push(list("plain EN👍".encode())[:-2]) == ""
+    assert words.flush() == "plain EN"
+    words = TextStream(ByteTokenizer(), ("END",))
+    assert words.push(list("plain END👍".encode())[:-2]) == ""
+    assert words.flush() == "plain "
+    assert words.stopped
+
+
 @pytest.mark.model
 def test_a_real_tokenizer_keeps_its_spaces() -> None:
     from transformers import AutoTokenizer

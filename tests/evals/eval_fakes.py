@@ -135,7 +135,7 @@ class Lab:
     @property
     def run(self) -> Path:
         """The only run folder."""
-        (run,) = (self.folder / "runs").iterdir()
+        (run,) = (path for path in (self.folder / "runs").iterdir() if path.is_dir())
         return run
 
     def rows(self) -> list[dict[str, Any]]:

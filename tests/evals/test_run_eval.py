@@ -13,7 +13,7 @@ from eval_fakes import NEXT, FakeEnv, Lab
 
 from agentkv.errors import BudgetTooSmall, ContextOverflow, ModelError
 from agentkv_envs import BrowserMissing, InfraError
-from agentkv_evals.cli import run_eval
+from agentkv_evals.cli import run_eval, runs_list
 from agentkv_evals.plan import Arm
 from agentkv_evals.run_folder import RunFolder
 from agentkv_evals.runner import Backends
@@ -275,3 +275,46 @@ def test_two_processes_cannot_write_one_run(lab: Lab, capsys: pytest.CaptureFixt
         other.unlock()
     assert "another process is working on" in capsys.readouterr().err
     assert len(lab.rows()) == 4
+
+
+def test_a_full_disk_names_the_run_and_keeps_what_is_finished(
+    lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, append = [], RunFolder.append_row
+
+    def fill(self: RunFolder, row: dict[str, Any]) -> None:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(row)
+        append(self, row)
+
+    monkeypatch.setattr(RunFolder, "append_row", fill)
+    assert run_eval(lab.options(), lab.backends) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "No space left on device; the 1 episodes that are finished are kept" in error
+    monkeypatch.setattr(RunFolder, "append_row", append)
+    assert run_eval(lab.options(), lab.backends) == 0
+    assert len(lab.rows()) == len({row["episode_id"] for row in lab.rows()})
+
+
+def test_a_foreign_row_is_named_and_other_runs_are_listed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_eval(lab.options(), lab.backends) == 0
+    good = lab.run
+    broken = (lab.folder / "runs") / "20200101T000000Z-broken-00000000"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    capsys.readouterr()
+    assert runs_list(lab.folder / "runs") == 0
+    captured = capsys.readouterr()
+    assert "is not the config of a run: it lacks 'settings'" in captured.err
+    assert "success by policy" in captured.out
+    with (good / "results.jsonl").open("a") as file:
+        file.write("{}\n")
+    assert run_eval(lab.options(), lab.backends) == 2
+    assert "not a result, it lacks 'episode_id'; delete that line" in capsys.readouterr().err
+
+
+def test_listing_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs").write_text("")
+    assert runs_list(tmp_path / "runs") == 2
+    assert "is a file, not a folder" in capsys.readouterr().err

@@ -174,6 +174,38 @@ class TestConfKV:
         assert bool(logits.isfinite().all())
         assert session.cache.store.resident_bytes <= session.limits.max_bytes
 
+    def test_a_new_turn_starts_with_the_wide_budget(self) -> None:
+        """However sure the model was when the last turn ended, and even if the new turn is a single token."""
+        engine, session = self.grown()
+        while session.cache.store.slots_used < 64:
+            logits_after(engine, session, [5])
+        session.cache.confidence = 0.95
+        stream = engine.generate(session, [7], SamplingParams(max_tokens=3, min_tokens=3))
+        next(stream)
+        assert session.cache.store.slots_used == 64
+
+    def test_confidence_is_taken_before_a_grammar_masks(self) -> None:
+        class OneToken:
+            done = False
+
+            def mask(self, logits: torch.Tensor) -> torch.Tensor:
+                return torch.full_like(logits, float("-inf")).index_fill(0, torch.tensor([9]), 0.0)
+
+            def accept(self, token_id: int) -> None:
+                assert token_id == 9
+
+            def forced(self) -> list[int]:
+                return []
+
+        engine = tiny_engine(dtype=torch.float32)
+        params = SamplingParams(max_tokens=1, min_tokens=1)
+        free, bound = (
+            next(engine.generate(engine.open_session("conf-kv", 64), random_ids(10), params, constraint)).confidence
+            for constraint in (None, OneToken())
+        )
+        assert free == bound
+        assert bound < 0.9
+
     def test_confidence_comes_from_generation(self) -> None:
         engine = tiny_engine(dtype=torch.float32)
         session = engine.open_session("conf-kv", 64)
@@ -208,6 +240,22 @@ class TestRegistry:
     def test_unknown_options_list_the_known(self) -> None:
         with pytest.raises(AgentKVError, match="has no option 'sink'; it has sinks"):
             policies.build("streaming-llm", sink=3)
+
+    @pytest.mark.parametrize(
+        ("policy", "option", "value"),
+        [
+            ("h2o", "sinks", "4"),
+            ("streaming-llm", "sinks", -5),
+            ("tova", "sinks", 2.5),
+            ("random", "seed", "a"),
+            ("conf-kv", "threshold", "x"),
+            ("conf-kv", "threshold", float("nan")),
+            ("conf-kv", "alpha", 7.0),
+        ],
+    )
+    def test_bad_options_are_refused(self, policy: str, option: str, value: object) -> None:
+        with pytest.raises(AgentKVError, match=f"^{policy}: {option} must be"):
+            policies.build(policy, **{option: value})
 
     @pytest.mark.parametrize("bad", [-1, 1.5, "half", True])
     def test_bad_shares_are_refused(self, bad: object) -> None:

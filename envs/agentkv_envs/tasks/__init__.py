@@ -30,6 +30,8 @@ def load_suite(spec: str) -> list[Task]:
     if name not in SUITES:
         raise TaskError(spec, "", f"there is no suite {name!r}; there are {', '.join(SUITES)}")
     tasks = _shipped(name)
+    if ":" in spec and not globs.strip():
+        raise TaskError(spec, "", "there is nothing after the colon; write SUITE or SUITE:GLOB")
     if not globs.strip():
         return tasks
     chosen: dict[str, Task] = {}
