@@ -137,6 +137,11 @@ def layout_of(config: PreTrainedConfig, dtype: torch.dtype) -> KVLayout:
     )
 
 
+def cache_keyword(model: PreTrainedModel) -> str:
+    """The keyword under which a model's forward takes its cache; transformers 5.24 renamed it."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
 class PagedModel:
     """A transformers causal language model that runs on pages.
 
@@ -149,9 +154,7 @@ class PagedModel:
         self.model = model
         self.layout = layout_of(model.config, model.dtype)
         model.set_attn_implementation(ATTENTION_NAME)
-        # transformers 5.24 renamed the keyword.
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_keyword = "cache" if "cache" in parameters else "past_key_values"
+        self._cache_keyword = cache_keyword(model)
 
     def probe(self) -> None:
         """Run two tokens on pages.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
+from agentkv.cache.adapter import cache_keyword
 from agentkv.engine.engine import Engine
 from agentkv.engine.loading import move, no_progress_bar
 
@@ -77,7 +77,6 @@ def _paged_logits(engine: Engine, turns: list[list[int]]) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def _plain_logits(model: PreTrainedModel, turns: list[list[int]]) -> Iterator[Tensor]:
-    keyword = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-    arguments: dict[str, Any] = {keyword: DynamicCache(config=model.config)}
+    arguments: dict[str, Any] = {cache_keyword(model): DynamicCache(config=model.config)}
     for turn in turns:
         yield model(torch.tensor([turn], device=model.device), use_cache=True, **arguments).logits[0, -1]

@@ -6,7 +6,6 @@ read the ratios, not the milliseconds.
 
 from __future__ import annotations
 
-import inspect
 import os
 import statistics
 import time
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from agentkv.cache.adapter import cache_keyword
 from agentkv.engine import Engine, SamplingParams
 from agentkv.engine.loading import no_progress_bar
 from agentkv.errors import AgentKVError
@@ -117,12 +117,10 @@ class TransformersDecoder:
             self._model = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype).eval()
         self._cache = DynamicCache(config=self._model.config)
         self._left_over: list[int] = []
-        parameters = inspect.signature(self._model.forward).parameters
-        self._keyword = "cache" if "cache" in parameters else "past_key_values"
 
     @torch.inference_mode()
     def _forward(self, ids: list[int]) -> torch.Tensor:
-        arguments: dict[str, Any] = {self._keyword: self._cache}
+        arguments: dict[str, Any] = {cache_keyword(self._model): self._cache}
         out = self._model(torch.tensor([ids]), use_cache=True, logits_to_keep=1, **arguments)
         logits: torch.Tensor = out.logits[0, -1]
         return logits
