@@ -61,8 +61,8 @@ class ChatAgentKV(BaseChatModel):
     """Per session: tokens (512), bytes ("24MiB") or a share of the window ("25%")."""
     kv_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the policy."""
-    kv_pool: str | None = None
-    """Size of the pool that all sessions of the engine share."""
+    kv_pool: int | str | None = None
+    """Pool that all sessions of the engine share: bytes ("2GiB"), tokens of full KV, or a share of the free memory."""
     dtype: str = "auto"
     device: str = "cpu"
     temperature: float = Field(default=0.0, ge=0)

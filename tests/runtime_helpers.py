@@ -67,7 +67,7 @@ class DigitTokenizer:
         return "".join(f"{n} " for n in ids if not (skip_special_tokens and n == self.eos_token_id))
 
 
-def tiny_engine(architecture: str = "llama", dtype: torch.dtype = torch.float64, kv_pool: str = "8MiB") -> Engine:
+def tiny_engine(architecture: str = "llama", dtype: torch.dtype = torch.float64, kv_pool: str | int = "8MiB") -> Engine:
     return Engine(tiny_model(architecture, dtype), DigitTokenizer(), f"tiny-{architecture}", kv_pool)
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
-from agentkv.cache.budget import Budget, BudgetLike
+from agentkv.cache.budget import Budget, BudgetLike, full_bytes
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
@@ -38,7 +38,8 @@ class Engine:
         model: a causal language model of transformers, in evaluation mode. Its attention implementation is switched.
         tokenizer: its tokenizer.
         name: how to call the model in reports.
-        kv_pool: bytes reserved for all sessions, as "2GiB"; None chooses by the model's window and the free memory.
+        kv_pool: the global budget, reserved once for all sessions: bytes ("2GiB"), tokens of full KV (16384), a share
+            of the memory that is free now ("25%"), or None: eight windows of full KV, at most 40% of that memory.
 
     Attributes:
         context_window: tokens a session may see.
@@ -46,7 +47,7 @@ class Engine:
         eos_token_ids: tokens that end a reply.
     """
 
-    _shared: ClassVar[dict[tuple[str, str, str, str | None], Engine]] = {}
+    _shared: ClassVar[dict[tuple[str, str, str, str | int | None], Engine]] = {}
     _shared_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str, kv_pool: str | int | None = None):
@@ -72,7 +73,9 @@ class Engine:
         return cls(loaded, tokenizer, model, kv_pool)
 
     @classmethod
-    def shared(cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | None = None) -> Engine:
+    def shared(
+        cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | int | None = None
+    ) -> Engine:
         """As :meth:`load`, but one engine per process for the same arguments."""
         key = (model, dtype, device, kv_pool)
         with cls._shared_lock:
@@ -81,14 +84,15 @@ class Engine:
             return cls._shared[key]
 
     def _pool_bytes(self, kv_pool: str | int | None) -> int:
-        if kv_pool is None:
-            free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
-            windows = _POOL_WINDOWS * self.context_window * self.layout.token_bytes
-            return min(windows, int(_POOL_SHARE * free))
-        size = Budget.parse(f"{kv_pool}B" if isinstance(kv_pool, int) else kv_pool).bytes
-        if size is None:
-            raise AgentKVError(f"kv_pool {kv_pool!r} must be in bytes, as in 2GiB")
-        return size
+        pool = Budget.parse(kv_pool)
+        if pool.bytes is not None:
+            return pool.bytes
+        if pool.tokens is not None:
+            return full_bytes(self.layout, pool.tokens)
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
+        if pool.share is not None:
+            return int(pool.share * free)
+        return min(_POOL_WINDOWS * full_bytes(self.layout, self.context_window), int(_POOL_SHARE * free))
 
     def open_session(self, policy: str = "full", budget: BudgetLike = None, **options: object) -> Session:
         """A new, empty session.

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 
+import psutil
 import pytest
 import torch
 
@@ -330,10 +331,14 @@ class TestLoading:
         with pytest.raises(ModelError, match="unknown dtype 'int4'"):
             choose_dtype("int4", None, cpu)
 
-    @pytest.mark.parametrize("pool", ["512", "lots"])
-    def test_a_pool_is_in_bytes(self, pool: str) -> None:
-        with pytest.raises(AgentKVError, match=r"in bytes|not understood"):
-            tiny_engine(kv_pool=pool)
+    def test_pools_in_bytes_tokens_and_shares(self) -> None:
+        token = tiny_engine().layout.token_bytes
+        assert tiny_engine(kv_pool="1MiB").arena.pages == 2**20 // tiny_engine().layout.page_bytes
+        assert 512 * token <= tiny_engine(kv_pool=512).arena.pages * tiny_engine().layout.page_bytes <= 600 * token
+        share = tiny_engine(kv_pool="0.1%").arena.pages * tiny_engine().layout.page_bytes
+        assert 0.0005 < share / psutil.virtual_memory().available < 0.002
+        with pytest.raises(AgentKVError, match="not understood"):
+            tiny_engine(kv_pool="lots")
 
 
 def _tiny_tokenizer():
