@@ -114,6 +114,7 @@ class Reply:
                     reason = "stop"
                     if not delta:  # all of it belongs to the stop string, and none was computed yet
                         del session.ledger[len(session.ledger) - len(tokens) :]
+                        tokens = []
                 if reason is not None:
                     delta += self._text.flush()
                 if tokens or reason is not None:
