@@ -24,7 +24,7 @@ EMA_QUERIES = 64
 def conf_kv(
     *,
     threshold: float = 0.7,
-    tight: Share = 0.5,
+    tight: Share = 0.75,
     recent: Share = 1 / 16,
     fp_window: Share = 1 / 16,
     sinks: int = 4,
