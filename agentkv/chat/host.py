@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agentkv.chat.messages import Turn
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
 from agentkv.chat.template import ChatTemplate
-from agentkv.errors import ContextOverflow
+from agentkv.errors import AgentKVError
 
 if TYPE_CHECKING:
     from agentkv.cache.formats import KVLayout
@@ -141,7 +141,7 @@ class ChatHost:
         kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
         try:
             kv.check_room(len(ids))
-        except ContextOverflow:
+        except AgentKVError:
             kv.close()
             raise
         if found is not None:

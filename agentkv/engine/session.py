@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, Limits, resolve
 from agentkv.cache.controller import CacheController
+from agentkv.cache.formats import SlotCaps
 from agentkv.cache.snapshot import Snapshot
-from agentkv.errors import AgentKVError, ContextOverflow
+from agentkv.errors import AgentKVError, ContextOverflow, PoolExhausted
 from agentkv.policies.base import Policy
 
 
@@ -132,9 +133,21 @@ class Session:
                 self._release()
 
     def check_room(self, new_tokens: int) -> None:
-        """Raise ContextOverflow if the ledger cannot take so many more tokens."""
+        """Say at once if the session cannot take so many more tokens.
+
+        Raises:
+            ContextOverflow: they exceed the window, or the budget of a policy that drops nothing.
+            PoolExhausted: they would not fit the pool even if every other session were closed.
+        """
         needed = len(self.ledger) + new_tokens
         if needed <= self.token_limit:
+            arena = self.cache.store.arena
+            wanted = min(arena.layout.payload_bytes(SlotCaps(fp=needed)), self.limits.max_bytes)
+            if wanted > (arena.pages - 1) * arena.layout.page_bytes:
+                raise PoolExhausted(
+                    f"{needed} tokens take {wanted} bytes under policy {self.policy.name!r}, and the whole KV pool has "
+                    f"{(arena.pages - 1) * arena.layout.page_bytes}; enlarge kv_pool or set a smaller budget"
+                )
             return
         if self.cache.token_limit is None or self._window <= self.cache.token_limit:
             raise ContextOverflow(needed, self._window)

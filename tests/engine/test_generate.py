@@ -251,6 +251,15 @@ def test_a_full_pool_is_an_error_that_can_be_mended() -> None:
     assert second.logical_length == 60
 
 
+def test_what_no_pool_could_hold_is_refused_before_it_is_computed() -> None:
+    engine = tiny_engine(dtype=torch.float32, kv_pool="20KiB")
+    session = engine.open_session()
+    with pytest.raises(PoolExhausted, match="the whole KV pool has"):
+        engine.generate(session, random_ids(100))
+    assert session.ledger == []
+    assert reply(engine, engine.open_session("streaming-llm", "16KiB"), random_ids(100), max_tokens=1)
+
+
 def test_a_failed_forward_pass_closes_the_session(engine: Engine, monkeypatch) -> None:
     """Slots were taken whose keys were never written: using them would be silent corruption."""
     session = engine.open_session()
