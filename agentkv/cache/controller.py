@@ -127,7 +127,7 @@ class CacheController:
             if n == 1 and used == target:
                 victims = decide.victims(policy, self._view())
                 # One query, newer than everything: it sees all slots, its own included.
-                return store.overwrite(victims, self.logical_length), store.int8_slots + store.fp_slots
+                return store.overwrite(victims, self.logical_length), store.code_slots + store.fp_slots
             self._restructure(target - n)
         elif store.fp_slots + n > store.fp_cap:
             self._restructure(used)
@@ -136,7 +136,7 @@ class CacheController:
     def _append(self, n: int) -> tuple[Tensor, int]:
         store = self.store
         # A single query sees its own slot too; several see one another's only as far as they are older.
-        visible = store.int8_slots + store.fp_slots + (1 if n == 1 else 0)
+        visible = store.code_slots + store.fp_slots + (1 if n == 1 else 0)
         return store.append(self.logical_length, n), visible
 
     def _restructure(self, slots: int) -> None:
@@ -154,7 +154,7 @@ class CacheController:
             token_index=token_index,
             mass=None if store.mass is None else store.in_use(store.mass),
             protected=decide.protected_slots(token_index, policy.sinks, first_recent),
-            int8_slots=store.int8_slots,
+            code_slots=store.code_slots,
             logical_length=self.logical_length,
             confidence=self.confidence,
         )

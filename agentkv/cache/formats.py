@@ -26,11 +26,11 @@ class SlotCaps:
     """The most slots of each format that one (layer, KV head) may hold at once."""
 
     fp: int
-    int8: int = 0
+    code: int = 0
 
     @property
     def total(self) -> int:
-        return self.fp + self.int8
+        return self.fp + self.code
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class KVLayout:
         Per layer and head: token index (int32) and, where the policy asks, attention mass (float32) for each slot;
         two scales (float32) for each INT8 slot; two half-page numbers (int32) for each page.
         """
-        pages = self.pages_for(caps.fp, KVFormat.FP) + self.pages_for(caps.int8, KVFormat.INT8_TOKEN)
-        per_head = caps.total * (8 if with_mass else 4) + caps.int8 * 8 + pages * 8
+        pages = self.pages_for(caps.fp, KVFormat.FP) + self.pages_for(caps.code, KVFormat.INT8_TOKEN)
+        per_head = caps.total * (8 if with_mass else 4) + caps.code * 8 + pages * 8
         return self.layers * self.kv_heads * per_head
 
     def payload_bytes(self, slots: SlotCaps) -> int:
         """Bytes of the pages that hold so many slots in every layer and head."""
-        pages = self.pages_for(slots.fp, KVFormat.FP) + self.pages_for(slots.int8, KVFormat.INT8_TOKEN)
+        pages = self.pages_for(slots.fp, KVFormat.FP) + self.pages_for(slots.code, KVFormat.INT8_TOKEN)
         return self.layers * self.kv_heads * pages * self.page_bytes
 
     @property

@@ -50,14 +50,14 @@ def validate(plan: Plan, view: CacheView, max_slots: int, caps: SlotCaps) -> Non
     most = int(keep.sum(-1).max())
     if most > max_slots:
         raise InvalidPlan(f"the plan keeps {most} slots of a head, the budget allows {max_slots}")
-    fp, int8 = keep[..., view.int8_slots :].sum(-1), keep[..., : view.int8_slots].sum(-1)
+    fp, code = keep[..., view.code_slots :].sum(-1), keep[..., : view.code_slots].sum(-1)
     if plan.demote is not None:
-        if bool((plan.demote & ~keep[..., view.int8_slots :]).any()):
+        if bool((plan.demote & ~keep[..., view.code_slots :]).any()):
             raise InvalidPlan("the plan quantises a slot that it does not keep")
         moved = plan.demote.sum(-1)
-        fp, int8 = fp - moved, int8 + moved
-    if int(fp.max()) > caps.fp or int(int8.max()) > caps.int8:
+        fp, code = fp - moved, code + moved
+    if int(fp.max()) > caps.fp or int(code.max()) > caps.code:
         raise InvalidPlan(
-            f"the plan leaves {int(fp.max())} FP and {int(int8.max())} INT8 slots in a head, there is room for "
-            f"{caps.fp} and {caps.int8}"
+            f"the plan leaves {int(fp.max())} FP and {int(code.max())} INT8 slots in a head, there is room for "
+            f"{caps.fp} and {caps.code}"
         )

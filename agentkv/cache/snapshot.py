@@ -12,23 +12,23 @@ class Snapshot:
     """Filled slots in row-major order of (layer, head, slot). m FP slots, k INT8 slots, D = head size.
 
     Attributes:
-        fp_used, int8_used: [L, H] int64 filled slots.
+        fp_used, code_used: [L, H] int64 filled slots.
         fp: [m, 2, D] keys and values in the model's dtype.
         codes: [k, 2, D] int8.
         scales: [k, 2] float32.
-        fp_tokens, int8_tokens: [m], [k] int32 token indices.
-        fp_mass, int8_mass: [m], [k] float32; empty where the policy keeps no mass.
+        fp_tokens, code_tokens: [m], [k] int32 token indices.
+        fp_mass, code_mass: [m], [k] float32; empty where the policy keeps no mass.
     """
 
     fp_used: Tensor
-    int8_used: Tensor
+    code_used: Tensor
     fp: Tensor
     codes: Tensor
     scales: Tensor
     fp_tokens: Tensor
-    int8_tokens: Tensor
+    code_tokens: Tensor
     fp_mass: Tensor
-    int8_mass: Tensor
+    code_mass: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, contiguous, for a file."""

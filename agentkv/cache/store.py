@@ -36,11 +36,11 @@ class KVStore:
         with_mass: whether to keep attention mass per slot.
 
     Attributes:
-        int8_cap: slots of the INT8 region, 0 before the first demotion.
+        code_cap: slots of the INT8 region, 0 before the first demotion.
         fp_cap: the most FP slots for now.
-        token_index: [L, H, int8_cap + FP capacity] int32; −1 where the slot is empty.
+        token_index: [L, H, code_cap + FP capacity] int32; −1 where the slot is empty.
         mass: the same shape, float32, or None.
-        scales: [L, 2, H, int8_cap] float32: of K and of V.
+        scales: [L, 2, H, code_cap] float32: of K and of V.
         peak_bytes: the most bytes ever resident.
     """
 
@@ -48,11 +48,11 @@ class KVStore:
         layout = arena.layout
         self.arena = arena
         self._caps = caps
-        self.int8_cap = 0
+        self.code_cap = 0
         self.fp_cap = dense_slots
         self._fp_capacity = min(dense_slots, _GROWTH)
         self.fp = Region(arena, KVFormat.FP, self._fp_capacity)
-        self.int8 = Region(arena, KVFormat.INT8_TOKEN, 0)
+        self.code = Region(arena, KVFormat.INT8_TOKEN, 0)
         shape = (layout.layers, layout.kv_heads, self._fp_capacity)
         self.token_index = torch.full(shape, -1, dtype=torch.int32, device=arena.device)
         self.mass = torch.zeros(shape, device=arena.device) if with_mass else None
@@ -63,9 +63,9 @@ class KVStore:
     # --- what is there -------------------------------------------------------------------------------------------
 
     @property
-    def int8_slots(self) -> int:
+    def code_slots(self) -> int:
         """INT8 slots in use, of the head that holds most."""
-        return self.int8.max_used
+        return self.code.max_used
 
     @property
     def fp_slots(self) -> int:
@@ -74,20 +74,20 @@ class KVStore:
     @property
     def slots_used(self) -> int:
         """Slots in use, of the head that holds most."""
-        return int((self.fp.used + self.int8.used).max())
+        return int((self.fp.used + self.code.used).max())
 
     @property
     def uniform(self) -> bool:
-        return self.fp.uniform and self.int8.uniform
+        return self.fp.uniform and self.code.uniform
 
     def tensors(self) -> list[Tensor]:
         """The session's live tensors beside its pages."""
-        held = [self.token_index, self.scales, self.fp.half_index, self.int8.half_index]
+        held = [self.token_index, self.scales, self.fp.half_index, self.code.half_index]
         return held if self.mass is None else [*held, self.mass]
 
     @property
     def page_bytes_held(self) -> int:
-        return self.fp.page_bytes_held + self.int8.page_bytes_held
+        return self.fp.page_bytes_held + self.code.page_bytes_held
 
     @property
     def resident_bytes(self) -> int:
@@ -96,16 +96,16 @@ class KVStore:
 
     def in_use(self, tensor: Tensor) -> Tensor:
         """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], INT8 slots first."""
-        fp = tensor[..., self.int8_cap : self.int8_cap + self.fp_slots]
-        return torch.cat([tensor[..., : self.int8_slots], fp], dim=-1) if self.int8_slots else fp
+        fp = tensor[..., self.code_cap : self.code_cap + self.fp_slots]
+        return torch.cat([tensor[..., : self.code_slots], fp], dim=-1) if self.code_slots else fp
 
     def views(self, visible_slots: int) -> list[PagedKV]:
         """Arguments of the attention kernel for each layer. ``visible_slots``: as there, if no head is padded."""
-        uniform, int8_slots, fp_slots = self.uniform, self.int8_slots, self.fp_slots
+        uniform, code_slots, fp_slots = self.uniform, self.code_slots, self.fp_slots
         per_layer = zip(
             self.fp.page_index(),
-            self.int8.page_index(),
-            self.scales[..., :int8_slots],
+            self.code.page_index(),
+            self.scales[..., :code_slots],
             self.in_use(self.token_index),
             strict=True,
         )
@@ -114,15 +114,15 @@ class KVStore:
                 fp_halves=self.fp.halves,
                 fp_index=fp_index,
                 fp_slots=fp_slots,
-                int8_halves=self.int8.halves,
-                int8_index=int8_index,
-                int8_slots=int8_slots,
+                code_halves=self.code.halves,
+                code_index=code_index,
+                code_slots=code_slots,
                 scales=scales,
                 token_index=token_index,
                 visible_slots=visible_slots if uniform else 0,
                 ragged=not uniform,
             )
-            for fp_index, int8_index, scales, token_index in per_layer
+            for fp_index, code_index, scales, token_index in per_layer
         ]
 
     # --- writing new tokens --------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class KVStore:
         steps = torch.arange(n, device=self.arena.device)
         slots = torch.from_numpy(start).to(self.arena.device).unsqueeze(-1) + steps
         tokens = (steps + first_token).to(torch.int32).expand_as(slots)
-        self.token_index.scatter_(-1, slots + self.int8_cap, tokens)
+        self.token_index.scatter_(-1, slots + self.code_cap, tokens)
         return self.fp.rows_of(slots)
 
     def overwrite(self, victims: Tensor, token: int) -> Tensor:
@@ -157,15 +157,15 @@ class KVStore:
         Returns:
             rows [L, 2, H, 1] as :meth:`append`.
         """
-        int8_slots = self.int8_slots
-        fp_victim = victims - int8_slots
-        if int8_slots:
-            fp_tokens = self.token_index[..., self.int8_cap : self.int8_cap + self.fp_slots]
+        code_slots = self.code_slots
+        fp_victim = victims - code_slots
+        if code_slots:
+            fp_tokens = self.token_index[..., self.code_cap : self.code_cap + self.fp_slots]
             oldest = fp_tokens.masked_fill(fp_tokens < 0, _NEVER).argmin(-1)
-            in_int8 = fp_victim < 0
-            self._demote_into(victims, oldest, in_int8)
-            fp_victim = torch.where(in_int8, oldest, fp_victim)
-        slot = (fp_victim + self.int8_cap).unsqueeze(-1)
+            in_code = fp_victim < 0
+            self._demote_into(victims, oldest, in_code)
+            fp_victim = torch.where(in_code, oldest, fp_victim)
+        slot = (fp_victim + self.code_cap).unsqueeze(-1)
         self.token_index.scatter_(-1, slot, token)
         if self.mass is not None:
             self.mass.scatter_(-1, slot, 0.0)
@@ -175,27 +175,27 @@ class KVStore:
         """Quantise FP slot oldest[l, h] into INT8 slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
         source = self.fp.rows_of(oldest.unsqueeze(-1)).squeeze(-1)  # [L, 2, H]
         codes, scales = quantize_int8(self.fp.rows[source])
-        int8_slot = victims.clamp_max(self.int8_slots - 1).unsqueeze(-1)
-        target = self.int8.rows_of(int8_slot).squeeze(-1)
+        code_slot = victims.clamp_max(self.code_slots - 1).unsqueeze(-1)
+        target = self.code.rows_of(code_slot).squeeze(-1)
         # Heads that demote nothing write to the dummy page: shapes stay fixed and no host decision is needed.
-        dummy_row = 2 * DUMMY_PAGE * self.int8.page_slots
+        dummy_row = 2 * DUMMY_PAGE * self.code.page_slots
         target = torch.where(chosen.unsqueeze(1), target, dummy_row)
-        self.int8.rows.index_copy_(0, target.flatten(), codes.flatten(0, -2))
-        both = int8_slot.unsqueeze(1).expand(-1, 2, -1, -1)
+        self.code.rows.index_copy_(0, target.flatten(), codes.flatten(0, -2))
+        both = code_slot.unsqueeze(1).expand(-1, 2, -1, -1)
         kept = self.scales.gather(-1, both)
         self.scales.scatter_(-1, both, torch.where(chosen[:, None, :, None], scales.unsqueeze(-1), kept))
-        fp_slot = (oldest + self.int8_cap).unsqueeze(-1)
+        fp_slot = (oldest + self.code_cap).unsqueeze(-1)
         for meta in self._slot_metadata():
-            moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, int8_slot))
-            meta.scatter_(-1, int8_slot, moved)
+            moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, code_slot))
+            meta.scatter_(-1, code_slot, moved)
 
     def add_mass(self, mass: Tensor, decay: float) -> None:
         """mass ← decay · mass + new, over the slots in use; new [L, H, S] float32."""
         assert self.mass is not None
-        split = self.int8_slots
+        split = self.code_slots
         for part, new in (
             (slice(0, split), mass[..., :split]),
-            (slice(self.int8_cap, None), mass[..., split:]),
+            (slice(self.code_cap, None), mass[..., split:]),
         ):
             stored = self.mass[..., part][..., : new.shape[-1]]
             stored.mul_(decay).add_(new)
@@ -203,7 +203,7 @@ class KVStore:
     def caps_after(self, plan: Plan) -> SlotCaps:
         """The most slots of each format a head may hold once the plan is applied."""
         demotes = plan.demote is not None and bool(plan.demote.any())
-        return self._caps if demotes or self.int8_cap else SlotCaps(fp=self.fp_cap)
+        return self._caps if demotes or self.code_cap else SlotCaps(fp=self.fp_cap)
 
     # --- structural changes --------------------------------------------------------------------------------------
 
@@ -212,26 +212,26 @@ class KVStore:
 
         Raises PoolExhausted before anything moves if the INT8 region would need pages that nobody has.
         """
-        split = self.int8_slots
-        keep_fp, keep_int8 = plan.keep[..., split:], plan.keep[..., :split]
+        split = self.code_slots
+        keep_fp, keep_code = plan.keep[..., split:], plan.keep[..., :split]
         demote = plan.demote if plan.demote is not None and bool(plan.demote.any()) else None
         if demote is not None:
             keep_fp = keep_fp & ~demote
-        fp_counts, int8_counts = _count(keep_fp), _count(keep_int8)
-        grown = int8_counts if demote is None else int8_counts + _count(demote)
+        fp_counts, code_counts = _count(keep_fp), _count(keep_code)
+        grown = code_counts if demote is None else code_counts + _count(demote)
         self._check_pages(fp_counts, grown)
         staged = None if demote is None else self._stage(demote)
-        self._compact(self.fp, self.int8_cap, keep_fp, fp_counts)
-        self._compact(self.int8, 0, keep_int8, int8_counts)
+        self._compact(self.fp, self.code_cap, keep_fp, fp_counts)
+        self._compact(self.code, 0, keep_code, code_counts)
         if staged is not None:
-            self._open_int8_region()
-            self.int8.resize(grown)
-            self._write_staged(staged, int8_counts)
+            self._open_code_region()
+            self.code.resize(grown)
+            self._write_staged(staged, code_counts)
         self._note_peak()
 
-    def _check_pages(self, fp_counts: np.ndarray, int8_counts: np.ndarray) -> None:
-        wanted = int(self.fp.pages_for(fp_counts).sum() + self.int8.pages_for(int8_counts).sum())
-        available = int(self.fp.held.sum() + self.int8.held.sum()) + self.arena.free_pages
+    def _check_pages(self, fp_counts: np.ndarray, code_counts: np.ndarray) -> None:
+        wanted = int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(code_counts).sum())
+        available = int(self.fp.held.sum() + self.code.held.sum()) + self.arena.free_pages
         if wanted > available:
             raise PoolExhausted(
                 f"the KV pool is full: quantising needs {wanted - available} more pages of "
@@ -242,7 +242,7 @@ class KVStore:
         """Layer, head, codes [m, 2, D], scales [m, 2] and metadata of the slots to quantise, in row-major order."""
         layer, head, slot = demote.nonzero(as_tuple=True)
         codes, scales = quantize_int8(self.fp.rows[self.fp.rows_at(layer, head, slot)])
-        where = (layer, head, slot + self.int8_cap)
+        where = (layer, head, slot + self.code_cap)
         meta = torch.stack([layer, head, self.token_index[where].long()])
         return codes, scales, meta, demote.sum(-1), None if self.mass is None else self.mass[where]
 
@@ -254,7 +254,7 @@ class KVStore:
         begins = per_head.flatten().cumsum(0) - per_head.flatten()
         rank = torch.arange(len(layer), device=layer.device) - begins[layer * per_head.shape[1] + head]
         slot = torch.from_numpy(first_slot).to(layer.device)[layer, head] + rank
-        self.int8.rows.index_copy_(0, self.int8.rows_at(layer, head, slot).flatten(), codes.flatten(0, 1))
+        self.code.rows.index_copy_(0, self.code.rows_at(layer, head, slot).flatten(), codes.flatten(0, 1))
         self.scales[layer, :, head, slot] = scales
         self.token_index[layer, head, slot] = tokens.to(torch.int32)
         if self.mass is not None and mass is not None:
@@ -280,7 +280,7 @@ class KVStore:
             region.rows.index_copy_(0, to_rows, region.rows[from_rows])
             for meta in self._slot_metadata():
                 meta[layer, head, target + offset] = meta[layer, head, source + offset]
-            if region is self.int8:
+            if region is self.code:
                 self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
         width = keep.shape[-1]
         self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
@@ -300,17 +300,17 @@ class KVStore:
         self.fp.set_capacity(capacity)
         self._fp_capacity = capacity
 
-    def _open_int8_region(self) -> None:
+    def _open_code_region(self) -> None:
         """Before the first slots are quantised: lay the metadata out for both regions. FP is already compact."""
-        if self.int8_cap:
+        if self.code_cap:
             return
         caps = self._caps
         kept = self.fp_slots
-        self._relay(lambda old, empty: torch.cat([empty(caps.int8), old[..., :kept], empty(caps.fp - kept)], dim=-1))
-        self.scales = self.scales.new_zeros(*self.scales.shape[:-1], caps.int8)
+        self._relay(lambda old, empty: torch.cat([empty(caps.code), old[..., :kept], empty(caps.fp - kept)], dim=-1))
+        self.scales = self.scales.new_zeros(*self.scales.shape[:-1], caps.code)
         self.fp.set_capacity(caps.fp)
-        self.int8.set_capacity(caps.int8)
-        self.int8_cap, self.fp_cap, self._fp_capacity = caps.int8, caps.fp, caps.fp
+        self.code.set_capacity(caps.code)
+        self.code_cap, self.fp_cap, self._fp_capacity = caps.code, caps.fp, caps.fp
 
     def _slot_metadata(self) -> tuple[Tensor, ...]:
         return (self.token_index,) if self.mass is None else (self.token_index, self.mass)
@@ -330,51 +330,51 @@ class KVStore:
 
     def snapshot(self) -> Snapshot:
         """A copy of every filled slot."""
-        fp_at, int8_at = _filled(self.fp), _filled(self.int8)
-        layer, head, slot = int8_at
+        fp_at, code_at = _filled(self.fp), _filled(self.code)
+        layer, head, slot = code_at
         nothing = self.token_index.new_zeros(0, dtype=torch.float32)
         return Snapshot(
             fp_used=torch.from_numpy(self.fp.used.copy()),
-            int8_used=torch.from_numpy(self.int8.used.copy()),
+            code_used=torch.from_numpy(self.code.used.copy()),
             fp=self.fp.rows[self.fp.rows_at(*fp_at)],
-            codes=self.int8.rows[self.int8.rows_at(*int8_at)],
+            codes=self.code.rows[self.code.rows_at(*code_at)],
             scales=self.scales[layer, :, head, slot],
-            fp_tokens=self.token_index[fp_at[0], fp_at[1], fp_at[2] + self.int8_cap],
-            int8_tokens=self.token_index[int8_at],
-            fp_mass=nothing if self.mass is None else self.mass[fp_at[0], fp_at[1], fp_at[2] + self.int8_cap],
-            int8_mass=nothing if self.mass is None else self.mass[int8_at],
+            fp_tokens=self.token_index[fp_at[0], fp_at[1], fp_at[2] + self.code_cap],
+            code_tokens=self.token_index[code_at],
+            fp_mass=nothing if self.mass is None else self.mass[fp_at[0], fp_at[1], fp_at[2] + self.code_cap],
+            code_mass=nothing if self.mass is None else self.mass[code_at],
         )
 
     def load(self, snapshot: Snapshot) -> None:
         """Fill an empty store. Raises PoolExhausted, leaving it empty, if pages are lacking."""
-        fp_used, int8_used = snapshot.fp_used.numpy(), snapshot.int8_used.numpy()
-        if int8_used.any():
-            self._open_int8_region()
+        fp_used, code_used = snapshot.fp_used.numpy(), snapshot.code_used.numpy()
+        if code_used.any():
+            self._open_code_region()
         self._enlarge_fp(int(fp_used.max()))
         try:
             self.fp.resize(fp_used)
-            self.int8.resize(int8_used)
+            self.code.resize(code_used)
         except PoolExhausted:
             self.release()
             raise
-        fp_at, int8_at = _filled(self.fp), _filled(self.int8)
-        layer, head, slot = int8_at
+        fp_at, code_at = _filled(self.fp), _filled(self.code)
+        layer, head, slot = code_at
         self.fp.rows[self.fp.rows_at(*fp_at)] = snapshot.fp.to(self.arena.device)
-        self.int8.rows[self.int8.rows_at(*int8_at)] = snapshot.codes.to(self.arena.device)
+        self.code.rows[self.code.rows_at(*code_at)] = snapshot.codes.to(self.arena.device)
         self.scales[layer, :, head, slot] = snapshot.scales.to(self.arena.device)
-        fp_meta = (fp_at[0], fp_at[1], fp_at[2] + self.int8_cap)
+        fp_meta = (fp_at[0], fp_at[1], fp_at[2] + self.code_cap)
         self.token_index[fp_meta] = snapshot.fp_tokens.to(self.arena.device)
-        self.token_index[int8_at] = snapshot.int8_tokens.to(self.arena.device)
+        self.token_index[code_at] = snapshot.code_tokens.to(self.arena.device)
         if self.mass is not None:
             self.mass[fp_meta] = snapshot.fp_mass.to(self.arena.device)
-            self.mass[int8_at] = snapshot.int8_mass.to(self.arena.device)
+            self.mass[code_at] = snapshot.code_mass.to(self.arena.device)
         self._note_peak()
 
     def release(self) -> None:
         """Give every page back; the store is empty afterwards."""
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
-        self.int8.resize(nothing)
+        self.code.resize(nothing)
 
 
 def _filled(region: Region) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ class CacheView:
         token_index: [L, H, S] int32: index of the slot's token in the ledger; −1 for an empty slot.
         mass: [L, H, S] float32 attention mass as the policy's ``MassRule`` accumulates it, or None.
         protected: [L, H, S] bool: slots that must stay (sinks, newest tokens).
-        int8_slots: how many of the S slots are INT8.
+        code_slots: how many of the S slots are INT8.
         logical_length: tokens the session has seen.
         confidence: the model's confidence at the newest token, in [0, 1], or None where nothing was generated yet.
     """
@@ -23,6 +23,6 @@ class CacheView:
     token_index: Tensor
     mass: Tensor | None
     protected: Tensor
-    int8_slots: int
+    code_slots: int
     logical_length: int
     confidence: float | None

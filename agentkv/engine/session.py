@@ -98,7 +98,7 @@ class Session:
     @property
     def stats(self) -> SessionStats:
         store = self.cache.store
-        fp, int8 = round(float(store.fp.used.mean())), round(float(store.int8.used.mean()))
+        fp, quantized = round(float(store.fp.used.mean())), round(float(store.code.used.mean()))
         resident = store.resident_bytes
         return SessionStats(
             resident_bytes=resident,
@@ -107,8 +107,8 @@ class Session:
             metadata_bytes=resident - store.page_bytes_held,
             logical_length=self.logical_length,
             fp_tokens=fp,
-            quantized_tokens=int8,
-            evicted_tokens=self.logical_length - fp - int8,
+            quantized_tokens=quantized,
+            evicted_tokens=self.logical_length - fp - quantized,
         )
 
     def adopt(self, snapshot: Snapshot, ledger: Sequence[int], logical_length: int, confidence: float | None) -> None:

@@ -153,7 +153,7 @@ class Policy:
             return SlotCaps(fp=max_slots)
         window = self.fp_window(max_slots)
         slack = max(self.prefill_chunk(max_slots), self.precision.block)
-        return SlotCaps(fp=min(max_slots, window + slack), int8=max(0, max_slots - window))
+        return SlotCaps(fp=min(max_slots, window + slack), code=max(0, max_slots - window))
 
 
 def check_count(policy: str, name: str, value: object) -> int:

@@ -43,7 +43,7 @@ def shrink(policy: Policy, view: CacheView, slots: int, fp_window: int) -> Plan:
 
 def _aged(view: CacheView, keep: Tensor, fp_window: int) -> Tensor:
     """[L, H, FP slots] bool: kept FP slots that are not among the newest ``fp_window`` kept FP slots."""
-    fp_tokens = view.token_index[..., view.int8_slots :].masked_fill(~keep[..., view.int8_slots :], -1)
+    fp_tokens = view.token_index[..., view.code_slots :].masked_fill(~keep[..., view.code_slots :], -1)
     if fp_tokens.shape[-1] <= fp_window:
         return torch.zeros_like(fp_tokens, dtype=torch.bool)
     newest = fp_tokens.topk(fp_window, dim=-1).values[..., -1:]

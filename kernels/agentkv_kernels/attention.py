@@ -34,11 +34,11 @@ class PagedKV:
         fp_halves: [half-pages, slots per FP page, D] in the model's dtype.
         fp_index: [2, H, FP pages] integer.
         fp_slots: FP slots to read per head.
-        int8_halves: [half-pages, slots per INT8 page, D] int8.
-        int8_index: [2, H, INT8 pages] integer.
-        int8_slots: INT8 slots to read per head.
-        scales: [2, H, int8_slots] float32: of K, of V.
-        token_index: [H, int8_slots + fp_slots] int32, INT8 slots first; −1 marks an empty slot.
+        code_halves: [half-pages, slots per INT8 page, D] int8.
+        code_index: [2, H, INT8 pages] integer.
+        code_slots: INT8 slots to read per head.
+        scales: [2, H, code_slots] float32: of K, of V.
+        token_index: [H, code_slots + fp_slots] int32, INT8 slots first; −1 marks an empty slot.
         visible_slots: the first so many slots of every head are filled and older than every query, so that no
             mask is needed for them.
         ragged: whether some heads are padded. What a padding slot reads is arbitrary bits, NaN among them.
@@ -47,9 +47,9 @@ class PagedKV:
     fp_halves: Tensor
     fp_index: Tensor
     fp_slots: int
-    int8_halves: Tensor
-    int8_index: Tensor
-    int8_slots: int
+    code_halves: Tensor
+    code_index: Tensor
+    code_slots: int
     scales: Tensor
     token_index: Tensor
     visible_slots: int
@@ -76,7 +76,7 @@ def paged_mixed_attention(
             probabilities summed over the group's query heads and, with these weights, over the last m queries.
 
     Returns:
-        out [Hq, Sq, D] in the query's dtype, and mass [H, int8_slots + fp_slots] float32 or None.
+        out [Hq, Sq, D] in the query's dtype, and mass [H, code_slots + fp_slots] float32 or None.
     """
     heads, slots = kv.token_index.shape
     q_heads, n_queries, head_dim = query.shape
@@ -115,11 +115,11 @@ def _read_regions(kv: PagedKV, key_dtype: torch.dtype, value_dtype: torch.dtype)
     fp_keys = _gather(kv.fp_halves, kv.fp_index[0], kv.fp_slots, "fp_keys").to(key_dtype)
     fp_values = _gather(kv.fp_halves, kv.fp_index[1], kv.fp_slots, "fp_values")
     if kv.ragged:  # a probability of zero does not silence a NaN
-        fp_values.masked_fill_((kv.token_index[:, kv.int8_slots :] < 0).unsqueeze(-1), 0.0)
-    if not kv.int8_slots:
+        fp_values.masked_fill_((kv.token_index[:, kv.code_slots :] < 0).unsqueeze(-1), 0.0)
+    if not kv.code_slots:
         return _Regions(fp_keys, fp_values, None, None)
-    code_keys = _gather(kv.int8_halves, kv.int8_index[0], kv.int8_slots, "int8_keys").to(key_dtype)
-    code_values = _gather(kv.int8_halves, kv.int8_index[1], kv.int8_slots, "int8_values").to(value_dtype)
+    code_keys = _gather(kv.code_halves, kv.code_index[0], kv.code_slots, "code_keys").to(key_dtype)
+    code_values = _gather(kv.code_halves, kv.code_index[1], kv.code_slots, "code_values").to(value_dtype)
     return _Regions(fp_keys, fp_values, code_keys, code_values)
 
 
@@ -138,10 +138,10 @@ def _scores(rows: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
     fp_keys = regions.fp_keys.transpose(1, 2)
     if regions.code_keys is None:
         return torch.bmm(rows, fp_keys, out=_scratch("scores", (heads, n_rows, kv.fp_slots), rows))
-    scores = _scratch("scores", (heads, n_rows, kv.int8_slots + kv.fp_slots), rows)
+    scores = _scratch("scores", (heads, n_rows, kv.code_slots + kv.fp_slots), rows)
     by_code = torch.bmm(rows, regions.code_keys.transpose(1, 2))
-    torch.mul(by_code, kv.scales[0].unsqueeze(1), out=scores[..., : kv.int8_slots])
-    scores[..., kv.int8_slots :] = torch.bmm(rows, fp_keys)
+    torch.mul(by_code, kv.scales[0].unsqueeze(1), out=scores[..., : kv.code_slots])
+    scores[..., kv.code_slots :] = torch.bmm(rows, fp_keys)
     return scores
 
 
@@ -150,8 +150,8 @@ def _weighted_values(probs: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
     dtype = regions.fp_values.dtype
     if regions.code_values is None:
         return torch.bmm(probs.to(dtype), regions.fp_values)
-    folded = (probs[..., : kv.int8_slots] * kv.scales[1].unsqueeze(1)).to(dtype)
-    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., kv.int8_slots :].to(dtype), regions.fp_values)
+    folded = (probs[..., : kv.code_slots] * kv.scales[1].unsqueeze(1)).to(dtype)
+    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., kv.code_slots :].to(dtype), regions.fp_values)
 
 
 def _mask_hidden(scores: Tensor, kv: PagedKV, query_index: Tensor) -> None:

@@ -187,16 +187,16 @@ def test_every_attention_over_int8_equals_attention_over_what_it_stands_for(monk
         out, mass = paged_mixed_attention(query, kv, query_index, scaling, mass_weights)
         layer = seen["calls"] % 2
         seen["calls"] += 1
-        seen["int8"] += kv.int8_slots
+        seen["int8"] += kv.code_slots
         seen["ragged"] += kv.ragged
         group = query.shape[0] // kv.token_index.shape[0]
         for head in range(kv.token_index.shape[0]):
             vectors, tokens = [], []
-            for region, offset in ((store.int8, 0), (store.fp, store.int8_cap)):
+            for region, offset in ((store.code, 0), (store.fp, store.code_cap)):
                 used = int(region.used[layer, head])
                 at = torch.full((used,), layer), torch.full((used,), head), torch.arange(used)
                 part = region.rows[region.rows_at(*at)].float()
-                if region is store.int8:
+                if region is store.code:
                     part = part * store.scales[layer, :, head, :used].T.unsqueeze(-1)
                 vectors.append(part)
                 tokens.append(store.token_index[layer, head, offset : offset + used])

@@ -18,7 +18,7 @@ from agentkv.errors import AgentKVError, PoolExhausted
 from agentkv_kernels import dequantize_int8
 
 LAYOUT = KVLayout(layers=2, kv_heads=3, head_dim=8, dtype=torch.float32, page_slots=4)
-CAPS = SlotCaps(fp=24, int8=40)
+CAPS = SlotCaps(fp=24, code=40)
 DENSE = 32
 
 
@@ -27,11 +27,11 @@ def live_bytes(store: KVStore) -> int:
     among its attributes that is not a view of the arena."""
     arena_start = store.arena._bytes.untyped_storage().data_ptr()
     total, pages = 0, set()
-    for owner in (store, store.fp, store.int8):
+    for owner in (store, store.fp, store.code):
         for value in vars(owner).values():
             if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() != arena_start:
                 total += value.nbytes
-    for region in (store.fp, store.int8):
+    for region in (store.fp, store.code):
         pages |= set((region.half_index[:, 0] // 2).flatten().tolist())
     return total + len(pages - {0}) * store.arena.layout.page_bytes
 
@@ -92,12 +92,12 @@ class Machine:
             return
         noise = self.random(*held.shape).masked_fill(held < 0, 2.0)
         victims = noise.argmin(-1)
-        in_int8 = victims < self.store.int8_slots
+        in_code = victims < self.store.code_slots
         for layer, head in self.model.kept:
             kept = self.model.kept[layer, head]
             dropped = int(held[layer, head, victims[layer, head]])
             del kept[dropped]
-            if in_int8[layer, head]:
+            if in_code[layer, head]:
                 oldest = min(token for token, (_, lossy) in kept.items() if not lossy)
                 kept[oldest] = (kept[oldest][0], True)
         rows = self.store.overwrite(victims, self.tokens)
@@ -108,18 +108,18 @@ class Machine:
         """Ragged on purpose: every head keeps and quantises its own slots."""
         held = self.store.in_use(self.store.token_index)
         keep = (held >= 0) & (self.random(*held.shape) < keep_share)
-        keep_fp = keep[..., self.store.int8_slots :]
+        keep_fp = keep[..., self.store.code_slots :]
         demote = keep_fp & (self.random(*keep_fp.shape) < demote_share)
-        int8_after = keep[..., : self.store.int8_slots].sum(-1) + demote.sum(-1)
+        int8_after = keep[..., : self.store.code_slots].sum(-1) + demote.sum(-1)
         fp_after = (keep_fp & ~demote).sum(-1)
-        if int8_after.max() > CAPS.int8 or (demote.any() and fp_after.max() > CAPS.fp):
+        if int8_after.max() > CAPS.code or (demote.any() and fp_after.max() > CAPS.fp):
             return
         for layer, head in self.model.kept:
             kept = self.model.kept[layer, head]
             for slot, token in enumerate(held[layer, head].tolist()):
                 if token >= 0 and not keep[layer, head, slot]:
                     del kept[token]
-                elif slot >= self.store.int8_slots and demote[layer, head, slot - self.store.int8_slots]:
+                elif slot >= self.store.code_slots and demote[layer, head, slot - self.store.code_slots]:
                     kept[token] = (kept[token][0], True)
         self.store.apply(Plan(keep, demote))
 
@@ -129,19 +129,19 @@ class Machine:
         assert store.peak_bytes >= store.resident_bytes
         for (layer, head), kept in self.model.kept.items():
             found = {}
-            for region, offset in ((store.int8, 0), (store.fp, store.int8_cap)):
+            for region, offset in ((store.code, 0), (store.fp, store.code_cap)):
                 used = int(region.used[layer, head])
                 slots = torch.arange(used)
                 at = torch.full_like(slots, layer), torch.full_like(slots, head), slots
                 vectors = region.rows[region.rows_at(*at)]  # [used, 2, D]
-                if region is store.int8:
+                if region is store.code:
                     vectors = dequantize_int8(vectors, store.scales[layer, :, head, :used].T, torch.float32)
                 tokens = store.token_index[layer, head, offset : offset + used].tolist()
                 mass = store.mass[layer, head, offset : offset + used].tolist()
                 assert mass == pytest.approx([self.model.mass[layer, head, token] for token in tokens], rel=1e-5)
                 for token, vector in zip(tokens, vectors, strict=True):
                     assert token not in found
-                    found[token] = (vector, region is store.int8)
+                    found[token] = (vector, region is store.code)
             assert found.keys() == kept.keys()
             for token, (vector, lossy) in kept.items():
                 assert found[token][1] == lossy
@@ -167,7 +167,7 @@ def test_two_sessions_keep_what_they_should(operations: list, seed: int) -> None
         getattr(machines[which], name)(*arguments)
         for machine in machines:
             machine.check()
-    assert arena.used_pages == sum(int(m.store.fp.held.sum() + m.store.int8.held.sum()) for m in machines)
+    assert arena.used_pages == sum(int(m.store.fp.held.sum() + m.store.code.held.sum()) for m in machines)
     for machine in machines:
         machine.store.release()
     assert arena.used_pages == 0
@@ -217,7 +217,7 @@ def test_byte_formula_is_what_the_tensors_hold() -> None:
         demote = torch.zeros(2, 3, 20, dtype=torch.bool)
         demote[..., :13] = True
         store.apply(Plan(torch.ones_like(demote), demote))
-        expected = LAYOUT.metadata_bytes(CAPS, with_mass) + LAYOUT.payload_bytes(SlotCaps(fp=7, int8=13))
+        expected = LAYOUT.metadata_bytes(CAPS, with_mass) + LAYOUT.payload_bytes(SlotCaps(fp=7, code=13))
         assert store.resident_bytes == expected == live_bytes(store)
         store.release()
 
@@ -251,7 +251,7 @@ class TestValidate:
         token_index=torch.tensor([[[0, 1, 2, -1]]], dtype=torch.int32),
         mass=None,
         protected=torch.tensor([[[True, False, False, False]]]),
-        int8_slots=2,
+        code_slots=2,
         logical_length=3,
         confidence=None,
     )

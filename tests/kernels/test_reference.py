@@ -14,25 +14,25 @@ from agentkv_kernels import PagedKV, attention, confidence_terms, dequantize_int
 PAGE, RATIO = 4, 4
 
 
-def random_cache(heads: int, fp_slots: int, int8_slots: int, dim: int, n_new: int, seed: int):
+def random_cache(heads: int, fp_slots: int, code_slots: int, dim: int, n_new: int, seed: int):
     """Scattered pages in both formats, and the dense keys and values [2, H, S, D] that they stand for."""
     generator = torch.Generator().manual_seed(seed)
-    fp_pages, int8_pages = -(-fp_slots // PAGE), -(-int8_slots // (PAGE * RATIO))
+    fp_pages, int8_pages = -(-fp_slots // PAGE), -(-code_slots // (PAGE * RATIO))
     fp_halves = torch.randn(2 * heads * fp_pages + 5, PAGE, dim, generator=generator)
     codes, scales = quantize_int8(torch.randn(2 * heads * int8_pages + 5, PAGE * RATIO, dim, generator=generator))
     fp_index = torch.randperm(len(fp_halves), generator=generator)[: 2 * heads * fp_pages].view(2, heads, -1)
-    int8_index = torch.randperm(len(codes), generator=generator)[: 2 * heads * int8_pages].view(2, heads, -1)
-    slot_scales = scales[int8_index].view(2, heads, -1)[..., :int8_slots]
-    total = fp_slots + int8_slots
+    code_index = torch.randperm(len(codes), generator=generator)[: 2 * heads * int8_pages].view(2, heads, -1)
+    slot_scales = scales[code_index].view(2, heads, -1)[..., :code_slots]
+    total = fp_slots + code_slots
     token_index = torch.stack([torch.randperm(total - n_new, generator=generator) for _ in range(heads)])
     token_index = torch.cat([token_index, torch.arange(total - n_new, total).expand(heads, -1)], dim=-1).int()
     kv = PagedKV(
-        fp_halves, fp_index.int(), fp_slots, codes, int8_index.int(), int8_slots, slot_scales, token_index,
+        fp_halves, fp_index.int(), fp_slots, codes, code_index.int(), code_slots, slot_scales, token_index,
         visible_slots=total - n_new if n_new > 1 else total,
     )  # fmt: skip
     dense_fp = fp_halves[fp_index].view(2, heads, -1, dim)[:, :, :fp_slots]
     dense_int8 = dequantize_int8(
-        codes[int8_index].view(2, heads, -1, dim)[:, :, :int8_slots], slot_scales, torch.float32
+        codes[code_index].view(2, heads, -1, dim)[:, :, :code_slots], slot_scales, torch.float32
     )
     return kv, torch.cat([dense_int8, dense_fp], dim=2)
 
@@ -43,16 +43,16 @@ def random_cache(heads: int, fp_slots: int, int8_slots: int, dim: int, n_new: in
     group=st.integers(1, 3),
     n_new=st.integers(1, 7),
     fp_extra=st.integers(0, 9),
-    int8_slots=st.integers(0, 21),
+    code_slots=st.integers(0, 21),
     tile=st.sampled_from([1, 50, 1 << 21]),
     with_mass=st.booleans(),
     mass_queries=st.integers(1, 7),
     seed=st.integers(0, 99),
 )
 def test_attention_equals_dense_attention(
-    heads, group, n_new, fp_extra, int8_slots, tile, with_mass, mass_queries, seed
+    heads, group, n_new, fp_extra, code_slots, tile, with_mass, mass_queries, seed
 ):
-    kv, (keys, values) = random_cache(heads, n_new + fp_extra, int8_slots, 8, n_new, seed)
+    kv, (keys, values) = random_cache(heads, n_new + fp_extra, code_slots, 8, n_new, seed)
     total = keys.shape[1]
     query = torch.randn(heads * group, n_new, 8, generator=torch.Generator().manual_seed(seed))
     query_index = torch.arange(total - n_new, total).int()
@@ -83,7 +83,7 @@ def test_empty_slots_of_ragged_heads_are_not_seen() -> None:
     page, offset = divmod(4 - 3, PAGE)
     halves[kv.fp_index[:, 1, page].long(), offset] = math.nan  # what an unused slot holds is arbitrary bits
     ragged = PagedKV(
-        halves, kv.fp_index, 6, kv.int8_halves, kv.int8_index, 3, kv.scales, token_index, visible_slots=0, ragged=True
+        halves, kv.fp_index, 6, kv.code_halves, kv.code_index, 3, kv.scales, token_index, visible_slots=0, ragged=True
     )
     query = torch.randn(2, 1, 8)
     out, _ = paged_mixed_attention(query, ragged, torch.tensor([8], dtype=torch.int32), 1.0)
@@ -98,7 +98,7 @@ def test_bfloat16_stays_close_to_float32() -> None:
     index = torch.arange(99, 104).int()
     exact, _ = paged_mixed_attention(query, kv, index, 0.125)
     half = PagedKV(
-        kv.fp_halves.bfloat16(), kv.fp_index, 40, kv.int8_halves, kv.int8_index, 64, kv.scales, kv.token_index,
+        kv.fp_halves.bfloat16(), kv.fp_index, 40, kv.code_halves, kv.code_index, 64, kv.scales, kv.token_index,
         kv.visible_slots,
     )  # fmt: skip
     rounded, _ = paged_mixed_attention(query.bfloat16(), half, index, 0.125)

@@ -120,8 +120,8 @@ class TestConfKV:
         for token in random_ids(30, seed=2):
             logits_after(engine, session, [token])
         store = session.cache.store
-        fp = store.token_index[..., store.int8_cap :]
-        int8 = store.token_index[..., : store.int8_cap]
+        fp = store.token_index[..., store.code_cap :]
+        int8 = store.token_index[..., : store.code_cap]
         newest = torch.arange(122, 130)
         for layer in range(2):
             for head in range(2):
@@ -135,14 +135,14 @@ class TestConfKV:
             logits_after(engine, session, [5])
         store = session.cache.store
         before = kept(session)
-        counts = store.fp.used.copy(), store.int8.used.copy()
-        oldest = store.token_index[..., store.int8_cap :].masked_fill(
-            store.token_index[..., store.int8_cap :] < 0, 9999
+        counts = store.fp.used.copy(), store.code.used.copy()
+        oldest = store.token_index[..., store.code_cap :].masked_fill(
+            store.token_index[..., store.code_cap :] < 0, 9999
         ).amin(-1)  # fmt: skip
         logits_after(engine, session, [6])
         assert (store.fp.used == counts[0]).all()
-        assert (store.int8.used == counts[1]).all()
-        int8 = store.token_index[..., : store.int8_cap]
+        assert (store.code.used == counts[1]).all()
+        int8 = store.token_index[..., : store.code_cap]
         for layer in range(2):
             for head in range(2):
                 gone = set(before[layer, head].tolist()) - set(kept(session)[layer, head].tolist())
