@@ -2,13 +2,18 @@
 
 from agentkv_kernels.attention import PagedKV, paged_mixed_attention
 from agentkv_kernels.confidence import ConfidenceTerms, confidence_terms
-from agentkv_kernels.quantize import dequantize_int8, quantize_int8
+from agentkv_kernels.formats import KVFormat
+from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel, quantize_int8
 
 __all__ = [
     "ConfidenceTerms",
+    "KVFormat",
     "PagedKV",
     "confidence_terms",
-    "dequantize_int8",
+    "dequantize",
+    "dequantize_channel",
     "paged_mixed_attention",
+    "quantize",
+    "quantize_channel",
     "quantize_int8",
 ]

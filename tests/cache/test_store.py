@@ -15,7 +15,7 @@ from agentkv.cache.plan import InvalidPlan, Plan, validate
 from agentkv.cache.store import KVStore
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError, PoolExhausted
-from agentkv_kernels import dequantize_int8
+from agentkv_kernels import dequantize
 
 LAYOUT = KVLayout(layers=2, kv_heads=3, head_dim=8, dtype=torch.float32, page_slots=4)
 CAPS = SlotCaps(fp=24, code=40)
@@ -135,7 +135,7 @@ class Machine:
                 at = torch.full_like(slots, layer), torch.full_like(slots, head), slots
                 vectors = region.rows[region.rows_at(*at)]  # [used, 2, D]
                 if region is store.code:
-                    vectors = dequantize_int8(vectors, store.scales[layer, :, head, :used].T, torch.float32)
+                    vectors = dequantize(vectors, store.scales[layer, :, head, :used].T, store.code.fmt, torch.float32)
                 tokens = store.token_index[layer, head, offset : offset + used].tolist()
                 mass = store.mass[layer, head, offset : offset + used].tolist()
                 assert mass == pytest.approx([self.model.mass[layer, head, token] for token in tokens], rel=1e-5)
