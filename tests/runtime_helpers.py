@@ -63,8 +63,13 @@ class DigitTokenizer:
 
     eos_token_id = 1
 
+    def __len__(self) -> int:
+        return VOCABULARY
+
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-        return "".join(f"{n} " for n in ids if not (skip_special_tokens and n == self.eos_token_id))
+        """Tokens from 90 on end a line."""
+        kept = (n for n in ids if not (skip_special_tokens and n == self.eos_token_id))
+        return "".join(f"{n}\n" if n >= 90 else f"{n} " for n in kept)
 
 
 def tiny_engine(architecture: str = "llama", dtype: torch.dtype = torch.float64, kv_pool: str | int = "8MiB") -> Engine:
@@ -104,8 +109,8 @@ def recording(session: Session) -> Iterator[Recording]:
     log = Recording()
     begin, commit = CacheController.begin, CacheController.commit
 
-    def logged_begin(self: CacheController, n: int) -> Step:
-        step = begin(self, n)
+    def logged_begin(self: CacheController, ids: list[int]) -> Step:
+        step = begin(self, ids)
         if self is session.cache:
             log.steps.append(replace(step, views=[replace(v, token_index=v.token_index.clone()) for v in step.views]))
             log.resident.append(self.store.resident_bytes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import AttentionMaskInterface
 
 from agentkv.cache.arena import PageArena
-from agentkv.cache.budget import Limits
+from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController, Step
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import Unsupported
@@ -27,6 +28,8 @@ from agentkv.policies.base import Policy
 from agentkv_kernels import paged_mixed_attention
 
 ATTENTION_NAME = "agentkv"
+_SURPRISE_ROWS = 64
+"""Logits that are widened to float32 at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +89,29 @@ def paged_attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attention function in transformers' signature: query [1, Hq, n, D] to ([1, n, Hq, D], no weights)."""
-    for unsupported in ("softcap", "s_aux", "sliding_window"):
-        if kwargs.get(unsupported) is not None:
-            raise Unsupported(
-                f"this model's attention uses {unsupported}, which agentkv's attention does not implement"
-            )
     step, layer = key.step, key.layer
-    out, mass = paged_mixed_attention(
-        query[0], step.views[layer], step.query_index, scaling, mass_weights=step.mass_weights
+    rule = step.policy.mass
+    result = paged_mixed_attention(
+        query[0],
+        step.views[layer],
+        step.query_index,
+        scaling,
+        mass_weights=step.mass_weights,
+        softcap=kwargs.get("softcap"),
+        sinks=kwargs.get("s_aux"),
+        window=step.store.arena.layout.window(layer),
+        probs_of=0 if rule is None else rule.probs_of,
     )
-    if step.mass is not None and mass is not None:
-        step.mass[layer] = mass
-    return out.transpose(0, 1).unsqueeze(0), None
+    if step.mass is not None and result.mass is not None:
+        step.note_mass(layer, result.mass)
+    elif step.mass is not None and rule is not None and result.probs is not None:
+        token_index = step.views[layer].token_index
+        probs = result.probs.unflatten(0, (token_index.shape[0], -1))
+        mass, stats = rule.reduce(probs, token_index, step.query_index[-probs.shape[2] :])
+        step.note_mass(layer, mass)
+        if stats is not None:
+            step.layer_stats[layer] = stats
+    return result.out.transpose(0, 1).unsqueeze(0), None
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
@@ -121,20 +135,31 @@ def layout_of(config: PreTrainedConfig, dtype: torch.dtype) -> KVLayout:
         raise Unsupported(f"{config.model_type}: latent attention (MLA) caches are not supported")
     if getattr(config, "max_position_embeddings", None) is None:
         raise Unsupported(f"{config.model_type}: positions without a stated maximum are not supported")
-    layer_types = getattr(config, "layer_types", None)
-    window = getattr(config, "sliding_window", None)
-    if layer_types is None and window is not None and window < config.max_position_embeddings:
-        raise Unsupported(f"{config.model_type}: sliding-window attention ({window} tokens) is not supported")
-    other = {kind for kind in layer_types or () if kind != "full_attention"}
-    if other:
-        raise Unsupported(f"{config.model_type}: layers of type {', '.join(sorted(other))} are not supported")
+    windows = _windows(config)
     heads = config.num_attention_heads
     return KVLayout(
         layers=config.num_hidden_layers,
         kv_heads=getattr(config, "num_key_value_heads", None) or heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         dtype=dtype,
+        windows=windows,
     )
+
+
+def _windows(config: PreTrainedConfig) -> tuple[int | None, ...]:
+    """Width of each layer's sliding window, None for full attention; () if all layers are full."""
+    layers: int = config.num_hidden_layers
+    width = getattr(config, "sliding_window", None)
+    if width is not None and width >= config.max_position_embeddings:
+        width = None
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        return () if width is None else (width,) * layers
+    other = set(kinds) - {"full_attention", "sliding_attention"}
+    if other:
+        raise Unsupported(f"{config.model_type}: layers of type {', '.join(sorted(other))} are not supported")
+    windows = tuple(width if kind == "sliding_attention" else None for kind in kinds)
+    return windows if any(windows) else ()
 
 
 def cache_keyword(model: PreTrainedModel) -> str:
@@ -155,6 +180,8 @@ class PagedModel:
         self.layout = layout_of(model.config, model.dtype)
         model.set_attn_implementation(ATTENTION_NAME)
         self._cache_keyword = cache_keyword(model)
+        self._hidden: dict[int, Tensor] | None = None
+        self._hooked = False
 
     def probe(self) -> None:
         """Run two tokens on pages.
@@ -166,10 +193,10 @@ class PagedModel:
         policy = Policy(name="probe", scorer=None)
         pages = 2 * self.layout.layers * self.layout.kv_heads + 1
         arena = PageArena(self.layout, pages * self.layout.page_bytes, self.device)
-        controller = CacheController(arena, policy, Limits(2, 2, 0, 2))
+        controller = CacheController(arena, policy, Limits(shape_of(policy, self.layout, 2), 2, 0))
         ids = torch.zeros(2, dtype=torch.long, device=self.device)
         try:
-            logits = self.forward(ids, controller.begin(2))
+            logits = self.forward(ids, controller.begin([0, 0]))
         except Exception as error:  # whatever a foreign model does with handles in place of keys and values
             reason = " ".join(str(error).split())[:200]
             raise Unsupported(
@@ -183,14 +210,51 @@ class PagedModel:
         return self.model.device
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, step: Step) -> Tensor:
-        """Run n new tokens [n] int64; returns the logits after the last one, [V], in the model's dtype."""
+    def forward(self, ids: Tensor, step: Step, before: Tensor | None = None) -> Tensor:
+        """Run n new tokens [n] int64; returns the logits after the last one, [V], in the model's dtype.
+
+        Args:
+            ids: the tokens.
+            step: where they go.
+            before: logits [V] after the token before them, where the policy reads how surprising tokens are.
+        """
+        reads_surprise = step.policy.scorer is not None and step.policy.scorer.needs_surprise
+        self._hidden = step.hidden if step.creation is not None else None
         out = self.model(
             input_ids=ids.unsqueeze(0),
-            position_ids=step.query_index.long().unsqueeze(0),
+            position_ids=step.positions.unsqueeze(0),
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=0 if reads_surprise else 1,
             **{self._cache_keyword: PagedCache(step)},
         )
-        logits: Tensor = out.logits[0, -1]
-        return logits
+        logits: Tensor = out.logits[0]
+        if reads_surprise:
+            step.surprise.append(_surprise(logits, ids, before))
+        return logits[-1]
+
+    def read_hidden(self) -> None:
+        """From now on, steps of policies that ask for it get the input of each attention layer."""
+        if self._hooked:
+            return
+        self._hooked = True
+        for module in self.model.modules():
+            layer = getattr(module, "layer_idx", None)
+            if isinstance(layer, int) and hasattr(module, "scaling"):
+                module.register_forward_pre_hook(partial(self._note_hidden, layer), with_kwargs=True)
+
+    def _note_hidden(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._hidden is not None:
+            hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+            self._hidden[layer] = hidden[0]
+
+
+def _surprise(logits: Tensor, ids: Tensor, before: Tensor | None) -> Tensor:
+    """−log p of each token [n] float32, given logits [n, V] after each and [V] before the first; 0 if unknown."""
+    surprise = torch.zeros(len(ids), device=ids.device)
+    if before is not None:
+        surprise[0] = torch.logsumexp(before.float(), -1) - before[ids[0]].float()
+    for start in range(0, len(ids) - 1, _SURPRISE_ROWS):
+        rows = logits[start : min(start + _SURPRISE_ROWS, len(ids) - 1)].float()
+        next_ids = ids[start + 1 : start + 1 + len(rows)]
+        surprise[start + 1 : start + 1 + len(rows)] = rows.logsumexp(-1) - rows.gather(-1, next_ids.unsqueeze(-1))[:, 0]
+    return surprise

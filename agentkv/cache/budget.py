@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agentkv.cache.formats import KVLayout, SlotCaps
+import numpy as np
+
+from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
 from agentkv.errors import AgentKVError, BudgetTooSmall
 from agentkv.policies.base import Policy
 
@@ -16,6 +18,8 @@ _PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 BudgetLike = int | str | None
 _LEAST = 4
 """Slots below which no session makes sense."""
+DENSE_CHUNK = 256
+"""Tokens per step while nothing needs to be dropped."""
 
 
 @dataclass(frozen=True)
@@ -58,46 +62,129 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How a number of slots is laid out over a model. L = layers.
+
+    Attributes:
+        max_slots: slots of a head on average over the layers that the policy manages: tokens attended to.
+        layer_slots: [L] the most slots of a head in each layer.
+        fixed: [L] sliding-window layers outside the policy: they hold their window, whatever the budget.
+        caps: [L] room in each format once slots are quantised.
+        total: the most slots of all heads of managed layers together, where heads compete; else None.
+        chunk: the most tokens of one forward pass once slots have to be given up.
+    """
+
+    max_slots: int
+    layer_slots: tuple[int, ...]
+    fixed: tuple[bool, ...]
+    caps: tuple[SlotCaps, ...]
+    total: int | None
+    chunk: int
+
+    @property
+    def managed(self) -> tuple[int, ...]:
+        """Layers that the policy manages."""
+        return tuple(layer for layer, fixed in enumerate(self.fixed) if not fixed)
+
+    @property
+    def least_layer(self) -> int:
+        """Slots of a head in the managed layer that has fewest."""
+        return min((self.layer_slots[layer] for layer in self.managed), default=self.max_slots)
+
+
+@dataclass(frozen=True)
 class Limits:
     """A budget resolved for one session.
 
     Attributes:
-        max_slots: the most slots of a (layer, head), and so the most tokens attended to.
+        shape: slots per layer, and what a chunk may bring.
         dense_slots: as long as the session has no more tokens than this, all of them are kept in the model's dtype,
             whatever the policy: nothing is dropped or quantised before the budget demands it.
         max_bytes: bytes that pages and metadata can never exceed.
-        chunk: the most tokens of one forward pass.
     """
 
-    max_slots: int
+    shape: Shape
     dense_slots: int
     max_bytes: int
-    chunk: int
+
+    @property
+    def max_slots(self) -> int:
+        return self.shape.max_slots
 
 
 def full_bytes(layout: KVLayout, tokens: int) -> int:
     """Pages and metadata of so many tokens under policy ``full``: what shares are shares of."""
-    caps = SlotCaps(fp=tokens)
-    return layout.metadata_bytes(caps, with_mass=False) + layout.payload_bytes(caps)
+    return dense_bytes(Policy(name="full", scorer=None), layout, tokens)
 
 
 def dense_bytes(policy: Policy, layout: KVLayout, slots: int) -> int:
-    """Pages and metadata of ``slots`` tokens kept whole in the model's dtype."""
-    caps = SlotCaps(fp=slots)
-    return layout.metadata_bytes(caps, policy.mass is not None) + layout.payload_bytes(caps)
+    """Pages and metadata of ``slots`` tokens kept whole in the model's dtype (as far as windows reach)."""
+    caps = [SlotCaps(min(slots, _window_slots(layout, layer) or slots)) for layer in range(layout.layers)]
+    metadata = layout.metadata_bytes([SlotCaps(slots)], policy.code_format, len(policy.columns))
+    return metadata + layout.payload_bytes(caps)
 
 
-def worst_bytes(policy: Policy, layout: KVLayout, slots: int) -> int:
+def worst_bytes(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int] = frozenset()) -> int:
     """The most bytes a session of ``slots`` slots can hold once the policy is at work, whatever it is fed."""
-    if policy.precision is None:
-        return dense_bytes(policy, layout, slots)
-    caps = policy.caps(slots)
-    metadata = layout.metadata_bytes(caps, policy.mass is not None)
-    widths = range(min(policy.fp_window(slots), caps.fp), caps.fp + 1)
-    return metadata + max(layout.payload_bytes(SlotCaps(fp, slots - fp)) for fp in widths)
+    shape = shape_of(policy, layout, slots, exempt)
+    counted = range(layout.layers) if shape.total is None else set(range(layout.layers)) - set(shape.managed)
+    pages = layout.kv_heads * sum(
+        _worst_pages(policy, layout, shape.layer_slots[layer], shape.caps[layer]) for layer in counted
+    )
+    if shape.total is not None:  # whoever holds them, each head rounds up to a page
+        heads = len(shape.managed) * layout.kv_heads
+        pages += (shape.total + heads * (layout.page_slots - 1)) // layout.page_slots
+    metadata = layout.metadata_bytes(shape.caps, policy.code_format, len(policy.columns))
+    return metadata + pages * layout.page_bytes
 
 
-def resolve(budget: Budget, policy: Policy, layout: KVLayout, window: int) -> Limits:
+def _worst_pages(policy: Policy, layout: KVLayout, slots: int, cap: SlotCaps) -> int:
+    """The most pages of a head of ``slots`` slots, over all mixes of formats it can have."""
+    if policy.precision is None or not cap.code:
+        return layout.pages_for(slots, KVFormat.FP)
+    least = min(policy.precision.least_fp(slots), cap.fp)
+    fp = np.arange(least, cap.fp + 1)
+    fmt = policy.code_format
+    pages = -(-fp // layout.slots_per_page(KVFormat.FP)) + -(-(slots - fp) // layout.slots_per_page(fmt))
+    return int(pages.max())
+
+
+def _window_slots(layout: KVLayout, layer: int) -> int | None:
+    """Slots that a sliding-window layer needs: what the first token of a chunk sees, and the chunk."""
+    window = layout.window(layer)
+    return None if window is None else window - 1 + DENSE_CHUNK
+
+
+def shape_of(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int] = frozenset()) -> Shape:
+    """Lay ``slots`` slots per head out over the layers; slots of ``exempt`` layers are never quantised."""
+    windows = [_window_slots(layout, layer) for layer in range(layout.layers)]
+    hybrid = any(window is None for window in windows)
+    # In a model of sliding layers only, the policy manages them as long as it keeps less than they need.
+    fixed = tuple(w is not None and (hybrid or not policy.evicts or slots >= w) for w in windows)
+    shares = iter(policy.allocator.layer_slots(slots, fixed.count(False), policy.protected_slots(slots)))
+    layer_slots = tuple(w if w and outside else next(shares) for w, outside in zip(windows, fixed, strict=True))
+    managed = [n for n, outside in zip(layer_slots, fixed, strict=True) if not outside]
+    chunk = policy.prefill_chunk(slots, min(managed, default=slots))
+
+    def caps(layer: int) -> SlotCaps:
+        n = layer_slots[layer]
+        if policy.precision is None or fixed[layer] or layer in exempt:
+            return SlotCaps(n)
+        return policy.precision.caps(n, chunk, layout)
+
+    return Shape(
+        max_slots=slots,
+        layer_slots=layer_slots,
+        fixed=fixed,
+        caps=tuple(caps(layer) for layer in range(layout.layers)),
+        total=len(managed) * layout.kv_heads * slots if policy.allocator.global_total else None,
+        chunk=chunk,
+    )
+
+
+def resolve(
+    budget: Budget, policy: Policy, layout: KVLayout, window: int, exempt: frozenset[int] = frozenset()
+) -> Limits:
     """Slots, bytes and chunk size of a session.
 
     Args:
@@ -105,23 +192,28 @@ def resolve(budget: Budget, policy: Policy, layout: KVLayout, window: int) -> Li
         policy: whose protected set must fit.
         layout: of the model.
         window: the model's context window in tokens.
+        exempt: layers whose slots are never quantised.
 
     Raises:
         BudgetTooSmall: the protected set does not fit.
     """
     if budget.unlimited:
-        _check_protected(budget, policy, layout, window, window)
-        return Limits(window, window, dense_bytes(policy, layout, window), policy.prefill_chunk(window))
-    if budget.tokens is not None:
+        slots = window
+    elif budget.tokens is not None:
         slots = min(budget.tokens, window)
     else:
         allowed = budget.bytes if budget.bytes is not None else int((budget.share or 0.0) * full_bytes(layout, window))
-        slots = _most(lambda n: worst_bytes(policy, layout, n) <= allowed, window)
+        slots = _most(lambda n: worst_bytes(policy, layout, n, exempt) <= allowed, window)
     _check_protected(budget, policy, layout, slots, window)
-    at_work = worst_bytes(policy, layout, slots)
-    max_bytes = max(at_work, budget.bytes or 0)
-    dense = _most(lambda n: dense_bytes(policy, layout, n) <= max_bytes, window)
-    return Limits(slots, dense, max(at_work, dense_bytes(policy, layout, dense)), policy.prefill_chunk(slots))
+    shape = shape_of(policy, layout, slots, exempt)
+    at_work = worst_bytes(policy, layout, slots, exempt)
+    most = max(at_work, budget.bytes or 0)
+    dense = _most(lambda n: dense_bytes(policy, layout, n) <= most, window)
+    if budget.unlimited:
+        # Who asks for quantisation and sets no budget wants it from the start; the others have nothing to do.
+        quantises = policy.precision is not None and not policy.evicts
+        dense = min(window, max(cap.fp for cap in shape.caps)) if quantises else window
+    return Limits(shape, dense, max(at_work, dense_bytes(policy, layout, dense)))
 
 
 def _most(fits: Callable[[int], bool], most: int) -> int:
@@ -137,9 +229,9 @@ def _most(fits: Callable[[int], bool], most: int) -> int:
 
 
 def _check_protected(budget: Budget, policy: Policy, layout: KVLayout, slots: int, window: int) -> None:
-    if slots >= max(_LEAST, policy.least_slots(slots)):
+    if slots >= _LEAST and _holds_protected(policy, layout, slots):
         return
-    least = next((n for n in range(_LEAST, window + 1) if n >= policy.least_slots(n)), None)
+    least = next((n for n in range(_LEAST, window + 1) if _holds_protected(policy, layout, n)), None)
     if least is None:
         raise BudgetTooSmall(
             f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent!r} newest tokens, which leaves "
@@ -160,3 +252,8 @@ def _as_text(budget: Budget) -> str:
     if budget.tokens is not None:
         return f"of {budget.tokens} tokens"
     return f"of {budget.bytes} bytes" if budget.bytes is not None else f"of {100 * (budget.share or 0):g}%"
+
+
+def _holds_protected(policy: Policy, layout: KVLayout, slots: int) -> bool:
+    """Whether the smallest managed layer holds the protected set and has room to work."""
+    return min(shape_of(policy, layout, slots).least_layer, slots) >= policy.least_slots(slots)

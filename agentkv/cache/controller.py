@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from agentkv.cache.arena import PageArena
-from agentkv.cache.budget import Limits
-from agentkv.cache.plan import validate
-from agentkv.cache.store import KVStore
+from agentkv.cache.budget import DENSE_CHUNK, Limits
+from agentkv.cache.facts import LedgerFacts, Span, protected_ranges
+from agentkv.cache.formats import KVFormat, ceil_div
+from agentkv.cache.plan import Room, validate
+from agentkv.cache.snapshot import Snapshot
+from agentkv.cache.store import KVStore, Placement
 from agentkv.cache.view import CacheView
-from agentkv.errors import AgentKVError
+from agentkv.errors import AgentKVError, BudgetTooSmall
 from agentkv.policies import decide
 from agentkv.policies.base import Policy
 from agentkv_kernels import PagedKV
 
-DENSE_CHUNK = 256
-"""Tokens per step while nothing needs to be dropped."""
+Prefill = Literal["chunked", "whole"]
+_ANY = np.iinfo(np.int64).max // 2
+"""Room without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +34,73 @@ class Step:
 
     Attributes:
         store: where keys and values go.
+        policy: whose rules say what is measured on the way.
         first_token: token index of the first new token; the session's logical length before this step.
         query_index: [n] int32 token indices of the new tokens.
+        positions: [n] int64 positions that the model is told.
+        placement: where the new tokens go.
         rows: [L, 2 · H · n] int64 rows of the arena for the new keys, then the new values.
         views: arguments of the attention kernel, one per layer.
         mass: [L, H, S] float32, filled by the layers, or None.
         mass_weights: [m ≤ n] float32, or None.
+        creation: [L, H, n] float32, filled by the layers, or None.
+        layer_stats: per layer what the attention rule says of it; filled by the layers.
+        hidden: per layer the attention's input [n, hidden], where the policy reads it.
+        surprise: −log p of the tokens [n], where the policy reads it; filled by the model, empty until then.
     """
 
     store: KVStore
+    policy: Policy
     first_token: int
     query_index: Tensor
+    positions: Tensor
+    placement: Placement
     rows: Tensor
     views: list[PagedKV]
     mass: Tensor | None
     mass_weights: Tensor | None
+    creation: Tensor | None
+    layer_stats: dict[int, Tensor]
+    hidden: dict[int, Tensor]
+    surprise: list[Tensor]
 
     @property
     def tokens(self) -> int:
         return len(self.query_index)
 
+    def note_mass(self, layer: int, mass: Tensor) -> None:
+        """Put a layer's mass [H, S of the layer] where that layer's slots are in the metadata in use."""
+        assert self.mass is not None
+        code = self.views[layer].code_slots
+        first_fp, fp = self.mass.shape[-1] - self.store.fp_slots, mass.shape[-1] - code
+        self.mass[layer, :, :code] = mass[:, :code]
+        self.mass[layer, :, first_fp : first_fp + fp] = mass[:, code:]
+
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
         """Store a layer's new keys and values, each [H, n, D] in the model's dtype."""
         rows = self.store.fp.rows
         rows.index_copy_(0, self.rows[layer], torch.stack((key, value)).view(-1, rows.shape[-1]))
+        if self.creation is not None and self.policy.creation is not None:
+            self.creation[layer] = self.policy.creation(layer, key, self.hidden.pop(layer, None))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """A copy of everything a controller holds: content of the store and what is known beside it."""
+
+    snapshot: Snapshot
+    facts: LedgerFacts
+    logical_length: int
+    confidence: float | None
+    layer_stats: Tensor | None
+    last_logits: Tensor | None
+    changed_at: int
+    position_offset: int
+
+    @property
+    def nbytes(self) -> int:
+        tensors = (self.layer_stats, self.last_logits)
+        return self.snapshot.nbytes + sum(t.nbytes for t in tensors if t is not None)
 
 
 class CacheController:
@@ -63,105 +113,274 @@ class CacheController:
         arena: where pages come from.
         policy: decides what stays.
         limits: the resolved budget.
+        facts: of the ledger's tokens.
+        prefill: "whole" lets several tokens in before anything is given up (the papers' protocol); the peak is then
+            whatever it is, and the cap holds from the next decoded token on.
+
+    Attributes:
+        logical_length: tokens the session has seen.
+        confidence: of the model in its newest token.
+        layer_stats: [L, k] what the attention rule says of whole layers, or None.
+        last_logits: [V] of the newest token, kept where a policy reads surprise.
+        changed_at: logical length at the newest change that dropped or quantised a slot; −1 if there was none.
+        position_offset: token index minus position of the newest tokens; above 0 after a rebase.
     """
 
-    def __init__(self, arena: PageArena, policy: Policy, limits: Limits):
+    def __init__(
+        self,
+        arena: PageArena,
+        policy: Policy,
+        limits: Limits,
+        facts: LedgerFacts | None = None,
+        prefill: Prefill = "chunked",
+    ):
         self.policy = policy
         self.limits = limits
-        self.store = KVStore(
-            arena, policy.caps(limits.max_slots), limits.dense_slots, with_mass=policy.mass is not None
-        )
+        self.prefill = prefill
+        self.facts = facts or LedgerFacts(None, False, arena.device)
+        shape = limits.shape
+        self.store = KVStore(arena, shape.caps, limits.dense_slots, policy.code_format, policy.columns)
         self.logical_length = 0
         self.confidence: float | None = None
+        self.layer_stats: Tensor | None = None
+        self.last_logits: Tensor | None = None
+        self.changed_at = -1
+        self.position_offset = 0
+        fixed = np.array(shape.fixed)
+        self._fixed = fixed[:, None]
+        self._fixed_mask = torch.from_numpy(fixed).to(arena.device) if fixed.any() else None
+        self._exempt_mask = torch.tensor([cap.code == 0 for cap in shape.caps], device=arena.device)
+        self._layer_slots = np.array(shape.layer_slots)[:, None]
+        self._window_slots = np.array([arena.layout.window(layer) or 0 for layer in range(arena.layout.layers)])[
+            :, None
+        ]
 
     @property
     def token_limit(self) -> int | None:
         """The most tokens the session can see, where its policy drops nothing; None where it evicts."""
-        return None if self.policy.evicts else self.limits.dense_slots
+        return None if self.policy.evicts else max(self.limits.dense_slots, self.limits.max_slots)
+
+    @property
+    def reads_surprise(self) -> bool:
+        return self.policy.scorer is not None and self.policy.scorer.needs_surprise
+
+    @property
+    def reads_hidden(self) -> bool:
+        return self.policy.creation is not None and self.policy.creation.needs_hidden
 
     def chunk(self, waiting: int) -> int:
         """How many of ``waiting`` tokens the next step may take."""
+        if self.prefill == "whole" and waiting > 1:
+            # Pieces of equal size: the last one is what an observation window sees.
+            return ceil_div(waiting, ceil_div(waiting, DENSE_CHUNK))
         dense = min(waiting, DENSE_CHUNK)
         if self.logical_length + dense <= self.limits.dense_slots:
             return dense
-        return min(waiting, self.limits.chunk)
+        free = self.limits.shape.least_layer - self._protected_tokens(self.logical_length)
+        return min(waiting, self.limits.shape.chunk, max(1, free))
 
-    def begin(self, n: int) -> Step:
-        """Make room for n new tokens and say where they go.
+    def begin(self, ids: Sequence[int]) -> Step:
+        """Make room for new tokens and say where they go.
 
         Raises:
-            AgentKVError: n exceeds the chunk size, or the policy cannot drop anything and the budget is reached.
+            AgentKVError: more tokens than the chunk size, or the policy cannot drop anything and the budget is reached.
+            BudgetTooSmall: protected tokens leave no room.
             PoolExhausted: no pages left. The cache is whole and the call can be repeated, but what was evicted to make
                 room is gone.
         """
+        n, first = len(ids), self.logical_length
         if n > self.chunk(n):
             raise AgentKVError(f"{n} tokens at once exceed the chunk size {self.chunk(n)}")
-        rows, visible = self._make_room(n)
-        views = self.store.views(visible)
-        device = rows.device
+        device = self.store.arena.device
+        self.facts.note_tokens(first, torch.tensor(ids, device=device))
+        placement = self._make_room(n)
+        views = self.store.views(n)
         rule = self.policy.mass
-        shape = (len(views), *views[0].token_index.shape)
+        slots = self.store.code_slots + self.store.fp_slots
+        heads = placement.slots.shape[:2]
+        query_index = torch.arange(first, first + n, dtype=torch.int32, device=device)
         return Step(
             store=self.store,
-            first_token=self.logical_length,
-            query_index=torch.arange(self.logical_length, self.logical_length + n, dtype=torch.int32, device=device),
-            rows=rows.flatten(1),
+            policy=self.policy,
+            first_token=first,
+            query_index=query_index,
+            positions=query_index.long() - self.position_offset,
+            placement=placement,
+            rows=placement.rows.flatten(1),
             views=views,
-            mass=None if rule is None else torch.zeros(shape, device=device),
-            mass_weights=None if rule is None else rule.weights(n).to(device),
+            mass=None if rule is None else torch.zeros(*heads, slots, device=device),
+            mass_weights=None if rule is None or rule.probs_of else rule.weights(n).to(device),
+            creation=None if self.policy.creation is None else torch.zeros(*heads, n, device=device),
+            layer_stats={},
+            hidden={},
+            surprise=[],
         )
 
-    def _make_room(self, n: int) -> tuple[Tensor, int]:
-        """Rows for n new tokens, and how many leading slots are older than all of them."""
-        store, policy, most = self.store, self.policy, self.limits.max_slots
-        if self.logical_length + n <= self.limits.dense_slots:
-            return self._append(n)
-        if not policy.evicts:
-            raise AgentKVError(
-                f"policy {policy.name!r} drops nothing, and {self.logical_length + n} tokens exceed its budget of "
-                f"{most}; raise the budget or choose an evicting policy"
-            )
-        target = policy.target_slots(self.confidence, most) if n == 1 else most
-        used = store.slots_used
-        if used + n > target:
-            if n == 1 and used == target:
-                victims = decide.victims(policy, self._view())
-                # One query, newer than everything: it sees all slots, its own included.
-                return store.overwrite(victims, self.logical_length), store.code_slots + store.fp_slots
-            self._restructure(target - n)
-        elif store.fp_slots + n > store.fp_cap:
-            self._restructure(used)
-        return self._append(n)
+    # --- room ----------------------------------------------------------------------------------------------------
 
-    def _append(self, n: int) -> tuple[Tensor, int]:
+    def _make_room(self, n: int) -> Placement:
         store = self.store
-        # A single query sees its own slot too; several see one another's only as far as they are older.
-        visible = store.code_slots + store.fp_slots + (1 if n == 1 else 0)
-        return store.append(self.logical_length, n), visible
+        dense = self.logical_length + n <= self.limits.dense_slots or (self.prefill == "whole" and n > 1)
+        if not dense and not self.policy.evicts and self.logical_length + n > (self.token_limit or 0):
+            raise AgentKVError(
+                f"policy {self.policy.name!r} drops nothing, and {self.logical_length + n} tokens exceed its budget of "
+                f"{self.token_limit}; raise the budget or choose an evicting policy"
+            )
+        room, total = self._room(n, dense)
+        used = store.used
+        full = used + n > room
+        crowded = total is not None and int(used[~self._fixed[:, 0]].sum()) + n * self._managed_heads > total
+        growing = ~full if n == 1 else np.ones_like(full)
+        fp_full = not dense and bool((growing & (store.fp.used + n > store.fp_caps[:, None])).any())
+        if not (full.any() or crowded or fp_full):
+            return store.append(self.logical_length, n)
+        self.changed_at = self.logical_length
+        if n == 1 and not crowded and not fp_full and self._is_steady(full, used, room):
+            self._check_protected(full)
+            victims = decide.victims(self.policy, self._view(), self._fixed_mask)
+            return store.overwrite(victims, self.logical_length, None if full.all() else ~full)
+        self._restructure(n, room, full, total, crowded, dense)
+        return store.append(self.logical_length, n)
 
-    def _restructure(self, slots: int) -> None:
-        """Evict down to ``slots`` per head and quantise what left the FP window: plan, validate, apply."""
+    @property
+    def _managed_heads(self) -> int:
+        return int((~self._fixed).sum()) * self.store.arena.layout.kv_heads
+
+    def _room(self, n: int, dense: bool) -> tuple[np.ndarray, int | None]:
+        """[L, H] slots a head may hold, and those all heads may hold together, once n tokens are in."""
+        limits, policy, heads = self.limits, self.policy, self.store.arena.layout.kv_heads
+        # Fixed layers keep what the first of n new tokens can see.
+        window = self._window_slots - 1 + n
+        if dense:
+            slots = np.where(self._fixed, window, _ANY)
+            return np.broadcast_to(slots, (len(slots), heads)), None
+        most = limits.max_slots
+        target = policy.target_slots(self.confidence, most) if n == 1 else most
+        least = policy.least_slots(most)
+        scaled = np.maximum(self._layer_slots * target // most, np.minimum(self._layer_slots, least))
+        slots = np.where(self._fixed, window, scaled)
+        total = None if limits.shape.total is None else limits.shape.total * target // most
+        return np.broadcast_to(slots, (len(slots), heads)), total
+
+    def _is_steady(self, full: np.ndarray, used: np.ndarray, room: np.ndarray) -> bool:
+        """Whether one slot of each full head can make room for one token, and nothing else is to be done."""
+        exact = bool((used[full] == room[full]).all())
+        managed = full & ~self._fixed
+        by_slot = self.policy.steady and self.policy.trigger.headroom(self.limits.max_slots) == 1
+        return exact and (by_slot or not managed.any())
+
+    def _restructure(
+        self, n: int, room: np.ndarray, full: np.ndarray, total: int | None, crowded: bool, dense: bool
+    ) -> None:
+        """Evict until n tokens fit and quantise what the precision rule says: plan, validate, apply."""
+        store, policy = self.store, self.policy
+        self._check_protected(full)
+        headroom = max(n, policy.trigger.headroom(self.limits.max_slots)) if n == 1 else n
+        give = np.where(full & ~self._fixed, headroom, n)
+        slots = np.maximum(room - give, 0)
+        if total is not None:
+            total -= (headroom if crowded else n) * self._managed_heads
+        device = store.arena.device
+        target = decide.Target(
+            slots=torch.from_numpy(np.minimum(slots, store.slots_used)).to(device),
+            total=total,
+            fixed=self._fixed_mask,
+            layer_slots=torch.from_numpy(self._layer_slots[:, 0]).to(device),
+            demote=not dense,
+            exempt=self._exempt_mask,
+            granule=store.code.page_slots if store.code_format is KVFormat.INT8_CHANNEL else 1,
+        )
         view = self._view()
-        plan = decide.shrink(self.policy, view, slots, self.policy.fp_window(self.limits.max_slots))
-        validate(plan, view, slots, self.store.caps_after(plan))
-        self.store.apply(plan)
+        plan = decide.shrink(policy, view, target)
+        fp_room, code_room = store.caps_after(plan)
+        # While everything is kept whole there may be more than a policy at work has room for.
+        validate(plan, view, Room(slots, total, np.full_like(fp_room, _ANY) if dense else fp_room, code_room))
+        store.apply(plan)
+        if policy.mass is not None and policy.mass.resets:
+            store.clear_mass()
+
+    def _ranges(self, length: int, upcoming: Sequence[Span] = ()) -> list[tuple[int, int]]:
+        recent = self.policy.recent_slots(self.limits.max_slots)
+        spans = [*self.facts.spans, *upcoming]
+        return protected_ranges(spans, self.policy.protect, self.policy.sinks, length - recent, length)
+
+    def _protected_tokens(self, length: int, upcoming: Sequence[Span] = ()) -> int:
+        return sum(end - start for start, end in self._ranges(length, upcoming))
+
+    def check_protected(self, length: int, upcoming: Sequence[Span] = ()) -> None:
+        """Raises BudgetTooSmall if at ``length`` tokens the protected ones would leave no room for another."""
+        if not self.policy.protect or not self.policy.evicts or length <= self.limits.dense_slots:
+            return
+        least = self.limits.shape.least_layer
+        protected = self._protected_tokens(length, upcoming)
+        if protected + self.policy.trigger.headroom(self.limits.max_slots) > least:
+            raise BudgetTooSmall(
+                f"{protected} tokens are protected (roles {', '.join(self.policy.protect)}, sinks, newest), and the "
+                f"budget holds {least} of a head; raise the budget or protect fewer roles"
+            )
+
+    def _check_protected(self, full: np.ndarray) -> None:
+        if bool((full & ~self._fixed).any()):
+            self.check_protected(self.logical_length)
 
     def _view(self) -> CacheView:
-        store, policy = self.store, self.policy
+        store, policy, facts, length = self.store, self.policy, self.facts, self.logical_length
         token_index = store.in_use(store.token_index)
-        first_recent = self.logical_length - policy.recent_slots(self.limits.max_slots)
+        columns = {name: store.in_use(column) for name, column in store.columns.items()}
+        by_observation = policy.whole_observations or (policy.scorer is not None and policy.scorer.needs_observations)
         return CacheView(
             token_index=token_index,
-            mass=None if store.mass is None else store.in_use(store.mass),
-            protected=decide.protected_slots(token_index, policy.sinks, first_recent),
+            mass=columns.get("mass"),
+            creation=columns.get("creation"),
+            protected=decide.protected_slots(token_index, self._ranges(length), self._fixed_mask),
             code_slots=store.code_slots,
-            logical_length=self.logical_length,
+            logical_length=length,
             confidence=self.confidence,
+            recent=policy.recent_slots(self.limits.max_slots),
+            segments=facts.segments(length),
+            surprise=facts.surprise(length),
+            layer_stats=self.layer_stats,
+            read_keys=store.read_keys,
+            observations=facts.observations(length) if by_observation else None,
         )
+
+    # --- after the forward pass ----------------------------------------------------------------------------------
 
     def commit(self, step: Step) -> None:
         """Book a finished forward pass."""
-        self.logical_length += step.tokens
-        rule = self.policy.mass
+        rule, store = self.policy.mass, self.store
         if rule is not None and step.mass is not None:
-            self.store.add_mass(step.mass, rule.decay**step.tokens)
+            store.add_mass(step.mass, rule.keeps(step.tokens))
+        if step.creation is not None:
+            store.set_column("creation", step.placement.slots, step.creation)
+        if step.layer_stats:
+            self.layer_stats = torch.stack([step.layer_stats[layer] for layer in sorted(step.layer_stats)])
+        if step.surprise:
+            self.facts.note_surprise(step.first_token, step.surprise[0])
+        self.logical_length += step.tokens
+
+    # --- copies --------------------------------------------------------------------------------------------------
+
+    def state(self) -> CacheState:
+        """A copy of it all."""
+        return CacheState(
+            snapshot=self.store.snapshot(),
+            facts=self.facts.copy(),
+            logical_length=self.logical_length,
+            confidence=self.confidence,
+            layer_stats=self.layer_stats,
+            last_logits=self.last_logits,
+            changed_at=self.changed_at,
+            position_offset=self.position_offset,
+        )
+
+    def load(self, state: CacheState) -> None:
+        """Take over a copy; the store must be empty. Raises PoolExhausted, leaving it empty."""
+        self.store.load(state.snapshot)
+        self.facts = state.facts.copy()
+        self.logical_length = state.logical_length
+        self.confidence = state.confidence
+        self.layer_stats = state.layer_stats
+        self.last_logits = state.last_logits
+        self.changed_at = state.changed_at
+        self.position_offset = state.position_offset

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from agentkv.cache.formats import SlotCaps
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
 
@@ -17,47 +18,66 @@ class InvalidPlan(AgentKVError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of each slot. Slots are numbered INT8 first, then FP, as in the view.
+    """What becomes of each slot. Slots are numbered quantised first, then FP, as in the view.
 
     Attributes:
         keep: [L, H, slots] bool; a filled slot that is not kept is evicted.
-        demote: [L, H, FP slots] bool, or None: kept FP slots to be stored in INT8 from now on.
+        demote: [L, H, FP slots] bool, or None: kept FP slots to be quantised from now on.
     """
 
     keep: Tensor
     demote: Tensor | None = None
 
 
-def validate(plan: Plan, view: CacheView, max_slots: int, caps: SlotCaps) -> None:
-    """Refuse a plan that loses a protected slot, exceeds the budget or a format's room, or names a slot in vain.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a cache may hold after a plan. L = layers, H = KV heads.
 
-    Args:
-        plan: the plan.
-        view: what it was made from.
-        max_slots: the most slots a head may keep.
-        caps: the most slots of each format a head may hold afterwards.
+    Attributes:
+        slots: [L, H] int64 numpy: the most slots of each head.
+        total: the most slots of all heads together, or None.
+        fp, code: [L] int64 numpy: the most slots of a head in the model's dtype, and quantised.
+    """
+
+    slots: np.ndarray
+    total: int | None
+    fp: np.ndarray
+    code: np.ndarray
+
+
+def validate(plan: Plan, view: CacheView, room: Room) -> None:
+    """Refuse a plan that loses a protected slot, exceeds the budget or a format's room, or names a slot in vain.
 
     Raises:
         InvalidPlan: with the reason.
     """
-    keep, filled = plan.keep, view.token_index >= 0
+    keep, filled = plan.keep, view.filled
     if keep.shape != filled.shape:
         raise InvalidPlan(f"plan.keep has shape {tuple(keep.shape)}, the cache {tuple(filled.shape)}")
     if bool((keep & ~filled).any()):
         raise InvalidPlan("the plan keeps a slot that is empty")
     if bool((view.protected & filled & ~keep).any()):
         raise InvalidPlan("the plan evicts a protected slot")
-    most = int(keep.sum(-1).max())
-    if most > max_slots:
-        raise InvalidPlan(f"the plan keeps {most} slots of a head, the budget allows {max_slots}")
-    fp, code = keep[..., view.code_slots :].sum(-1), keep[..., : view.code_slots].sum(-1)
+    fp, code = keep[..., view.code_slots :], keep[..., : view.code_slots]
+    fp_counts, code_counts = _host(fp), _host(code)
     if plan.demote is not None:
-        if bool((plan.demote & ~keep[..., view.code_slots :]).any()):
+        if bool((plan.demote & ~fp).any()):
             raise InvalidPlan("the plan quantises a slot that it does not keep")
-        moved = plan.demote.sum(-1)
-        fp, code = fp - moved, code + moved
-    if int(fp.max()) > caps.fp or int(code.max()) > caps.code:
+        moved = _host(plan.demote)
+        fp_counts, code_counts = fp_counts - moved, code_counts + moved
+    kept = fp_counts + code_counts
+    if (kept > room.slots).any():
+        at = np.unravel_index(int((kept - room.slots).argmax()), kept.shape)
+        raise InvalidPlan(f"the plan keeps {kept[at]} slots of a head, the budget allows {room.slots[at]}")
+    if room.total is not None and kept.sum() > room.total:
+        raise InvalidPlan(f"the plan keeps {kept.sum()} slots in all heads, the budget allows {room.total}")
+    if (fp_counts > room.fp[:, None]).any() or (code_counts > room.code[:, None]).any():
         raise InvalidPlan(
-            f"the plan leaves {int(fp.max())} FP and {int(code.max())} INT8 slots in a head, there is room for "
-            f"{caps.fp} and {caps.code}"
+            f"the plan leaves {fp_counts.max()} FP and {code_counts.max()} quantised slots in a head, there is room "
+            f"for {room.fp.max()} and {room.code.max()}"
         )
+
+
+def _host(mask: Tensor) -> np.ndarray:
+    counts: np.ndarray = mask.sum(-1, dtype=torch.int64).cpu().numpy()
+    return counts

@@ -2,34 +2,72 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """Filled slots in row-major order of (layer, head, slot). m FP slots, k INT8 slots, D = head size.
+class RegionContent:
+    """The filled slots of one region in row-major order of (layer, head, slot); m of them, D = head size.
 
     Attributes:
-        fp_used, code_used: [L, H] int64 filled slots.
-        fp: [m, 2, D] keys and values in the model's dtype.
-        codes: [k, 2, D] int8.
-        scales: [k, 2] float32.
-        fp_tokens, code_tokens: [m], [k] int32 token indices.
-        fp_mass, code_mass: [m], [k] float32; empty where the policy keeps no mass.
+        used: [L, H] int64 filled slots.
+        vectors: [m, 2, D] keys and values: in the model's dtype, or int8 codes.
+        scales: [m, 2] float32; of no rows for a region in the model's dtype.
+        meta: per slot [m]: "token_index" (int32) and the policy's columns.
     """
 
-    fp_used: Tensor
-    code_used: Tensor
-    fp: Tensor
-    codes: Tensor
+    used: Tensor
+    vectors: Tensor
     scales: Tensor
-    fp_tokens: Tensor
-    code_tokens: Tensor
-    fp_mass: Tensor
-    code_mass: Tensor
+    meta: Mapping[str, Tensor]
+
+    def to(self, device: torch.device) -> RegionContent:
+        meta = {name: value.to(device) for name, value in self.meta.items()}
+        return RegionContent(self.used.cpu(), self.vectors.to(device), self.scales.to(device), meta)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of a store.
+
+    Attributes:
+        fp, code: the two regions.
+        channel_scales: [pages, D] float32: of the keys of each page whose scales are per channel, in row-major order.
+    """
+
+    fp: RegionContent
+    code: RegionContent
+    channel_scales: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors().values())
+
+    def to(self, device: torch.device | str) -> Snapshot:
+        """The same on another device."""
+        device = torch.device(device)
+        return Snapshot(self.fp.to(device), self.code.to(device), self.channel_scales.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, contiguous, for a file."""
-        return {field.name: getattr(self, field.name).contiguous() for field in fields(self)}
+        named = {"channel_scales": self.channel_scales}
+        for name, content in (("fp", self.fp), ("code", self.code)):
+            named |= {f"{name}.{part}": getattr(content, part) for part in ("used", "vectors", "scales")}
+            named |= {f"{name}.meta.{column}": value for column, value in content.meta.items()}
+        return {name: tensor.contiguous() for name, tensor in named.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Snapshot:
+        """Inverse of :meth:`tensors`. Raises KeyError if one is missing."""
+
+        def content(region: str) -> RegionContent:
+            prefix = f"{region}.meta."
+            meta = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+            used, vectors, scales = (tensors[f"{region}.{part}"] for part in ("used", "vectors", "scales"))
+            return RegionContent(used, vectors, scales, meta)
+
+        return cls(content("fp"), content("code"), tensors["channel_scales"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,9 +13,9 @@ from agentkv.cache.arena import DUMMY_PAGE, PageArena
 from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
-from agentkv.cache.snapshot import Snapshot
+from agentkv.cache.snapshot import RegionContent, Snapshot
 from agentkv.errors import PoolExhausted
-from agentkv_kernels import PagedKV, quantize_int8
+from agentkv_kernels import PagedKV, dequantize, dequantize_channel, quantize, quantize_channel
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""
@@ -22,8 +23,21 @@ _NEVER = torch.iinfo(torch.int32).max
 """A token index above every real one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where new tokens go.
+
+    Attributes:
+        rows: [L, 2, H, n] int64 rows of ``arena.rows(FP)`` for their keys (0) and values (1).
+        slots: [L, H, n] int64: their places in the slot metadata.
+    """
+
+    rows: Tensor
+    slots: Tensor
+
+
 class KVStore:
-    """Slots of a session over all layers and KV heads, INT8 slots first, FP slots after them.
+    """Slots of a session over all layers and KV heads, quantised slots ("codes") first, FP slots after them.
 
     Pages hold payload only; metadata is dense over layers and heads so that every operation runs once for all of
     them. Slot order is free, since RoPE is baked into the keys: a new token takes the place of an evicted one, or the
@@ -31,32 +45,46 @@ class KVStore:
 
     Args:
         arena: where pages come from.
-        caps: the most slots per layer and head, by format, once slots are quantised.
-        dense_slots: the most FP slots until then; the INT8 region does not exist before the first demotion.
-        with_mass: whether to keep attention mass per slot.
+        caps: the most slots of a head in each layer once slots are quantised.
+        dense_slots: the most FP slots until then; the code region does not exist before the first demotion.
+        code_format: how slots are quantised.
+        columns: names of float32 values to keep per slot, such as "mass".
 
     Attributes:
-        code_cap: slots of the INT8 region, 0 before the first demotion.
-        fp_cap: the most FP slots for now.
+        code_cap: slots of the code region in the metadata, 0 before the first demotion.
+        fp_caps: [L] the most FP slots of a head for now.
         token_index: [L, H, code_cap + FP capacity] int32; −1 where the slot is empty.
-        mass: the same shape, float32, or None.
+        columns: by name, of the same shape.
         scales: [L, 2, H, code_cap] float32: of K and of V.
+        channel_scales: [L, H, code pages, D] float32 of K, where the format has one scale per channel; else no pages.
         peak_bytes: the most bytes ever resident.
     """
 
-    def __init__(self, arena: PageArena, caps: SlotCaps, dense_slots: int, with_mass: bool):
+    def __init__(
+        self,
+        arena: PageArena,
+        caps: Sequence[SlotCaps],
+        dense_slots: int,
+        code_format: KVFormat = KVFormat.INT8_TOKEN,
+        columns: Sequence[str] = (),
+    ):
         layout = arena.layout
         self.arena = arena
-        self._caps = caps
+        self.code_format = code_format
+        self._final_fp_caps = np.array([cap.fp for cap in caps])
+        self._code_caps = np.array([cap.code for cap in caps])
         self.code_cap = 0
-        self.fp_cap = dense_slots
-        self._fp_capacity = min(dense_slots, _GROWTH)
+        self.fp_caps = np.full_like(self._code_caps, dense_slots)
+        if not self._code_caps.any():
+            self.fp_caps = np.maximum(self.fp_caps, self._final_fp_caps)
+        self._fp_capacity = min(int(self.fp_caps.max()), _GROWTH)
         self.fp = Region(arena, KVFormat.FP, self._fp_capacity)
-        self.code = Region(arena, KVFormat.INT8_TOKEN, 0)
+        self.code = Region(arena, code_format, 0)
         shape = (layout.layers, layout.kv_heads, self._fp_capacity)
         self.token_index = torch.full(shape, -1, dtype=torch.int32, device=arena.device)
-        self.mass = torch.zeros(shape, device=arena.device) if with_mass else None
+        self.columns = {name: torch.zeros(shape, device=arena.device) for name in columns}
         self.scales = torch.zeros(layout.layers, 2, layout.kv_heads, 0, device=arena.device)
+        self.channel_scales = torch.zeros(layout.layers, layout.kv_heads, 0, layout.head_dim, device=arena.device)
         self.peak_bytes = 0
         self._note_peak()
 
@@ -64,7 +92,7 @@ class KVStore:
 
     @property
     def code_slots(self) -> int:
-        """INT8 slots in use, of the head that holds most."""
+        """Quantised slots in use, of the head that holds most."""
         return self.code.max_used
 
     @property
@@ -72,18 +100,23 @@ class KVStore:
         return self.fp.max_used
 
     @property
-    def slots_used(self) -> int:
-        """Slots in use, of the head that holds most."""
-        return int((self.fp.used + self.code.used).max())
+    def used(self) -> np.ndarray:
+        """[L, H] slots in use."""
+        return self.fp.used + self.code.used
 
     @property
-    def uniform(self) -> bool:
-        return self.fp.uniform and self.code.uniform
+    def slots_used(self) -> int:
+        """Slots in use, of the head that holds most."""
+        return int(self.used.max())
+
+    @property
+    def mass(self) -> Tensor | None:
+        return self.columns.get("mass")
 
     def tensors(self) -> list[Tensor]:
         """The session's live tensors beside its pages."""
-        held = [self.token_index, self.scales, self.fp.half_index, self.code.half_index]
-        return held if self.mass is None else [*held, self.mass]
+        tables = [self.fp.half_index, self.code.half_index]
+        return [self.token_index, self.scales, self.channel_scales, *tables, *self.columns.values()]
 
     @property
     def page_bytes_held(self) -> int:
@@ -95,42 +128,63 @@ class KVStore:
         return self.page_bytes_held + sum(t.nbytes for t in self.tensors())
 
     def in_use(self, tensor: Tensor) -> Tensor:
-        """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], INT8 slots first."""
+        """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], quantised slots first."""
         fp = tensor[..., self.code_cap : self.code_cap + self.fp_slots]
         return torch.cat([tensor[..., : self.code_slots], fp], dim=-1) if self.code_slots else fp
 
-    def views(self, visible_slots: int) -> list[PagedKV]:
-        """Arguments of the attention kernel for each layer. ``visible_slots``: as there, if no head is padded."""
-        uniform, code_slots, fp_slots = self.uniform, self.code_slots, self.fp_slots
-        per_layer = zip(
-            self.fp.page_index(),
-            self.code.page_index(),
-            self.scales[..., :code_slots],
-            self.in_use(self.token_index),
-            strict=True,
-        )
-        return [
-            PagedKV(
-                fp_halves=self.fp.halves,
-                fp_index=fp_index,
-                fp_slots=fp_slots,
-                code_halves=self.code.halves,
-                code_index=code_index,
-                code_slots=code_slots,
-                scales=scales,
-                token_index=token_index,
-                visible_slots=visible_slots if uniform else 0,
-                ragged=not uniform,
+    def views(self, new_tokens: int) -> list[PagedKV]:
+        """Arguments of the attention kernel for each layer, the slots of the ``new_tokens`` newest included."""
+        fp_most, code_most = self.fp.used.max(1), self.code.used.max(1)
+        even = (self.fp.used == fp_most[:, None]).all(1) & (self.code.used == code_most[:, None]).all(1)
+        fp_index, code_index = self.fp.page_index(), self.code.page_index()
+        views = []
+        for layer, (fp, code, uniform) in enumerate(zip(fp_most.tolist(), code_most.tolist(), even, strict=True)):
+            tokens = self.token_index[layer, :, self.code_cap : self.code_cap + fp]
+            if code:
+                tokens = torch.cat([self.token_index[layer, :, :code], tokens], dim=-1)
+            code_pages = -(-code // self.code.page_slots)
+            views.append(
+                PagedKV(
+                    fp_halves=self.fp.halves,
+                    fp_index=fp_index[layer, ..., : -(-fp // self.fp.page_slots)],
+                    fp_slots=fp,
+                    code_halves=self.code.halves,
+                    code_index=code_index[layer, ..., :code_pages],
+                    code_slots=code,
+                    scales=self.scales[layer, ..., :code],
+                    token_index=tokens,
+                    # A single query sees its own slot too; several see one another's only as far as they are older.
+                    visible_slots=(code + fp - (new_tokens if new_tokens > 1 else 0)) if uniform else 0,
+                    ragged=not uniform,
+                    code_format=self.code_format,
+                    channel_scales=self.channel_scales[layer, :, :code_pages],
+                )
             )
-            for fp_index, code_index, scales, token_index in per_layer
-        ]
+        return views
+
+    def read_keys(self) -> Tensor:
+        """All keys in use, dequantised: [L, H, S, D] float32, zero at empty slots."""
+        shape = (*self.fp.used.shape, -1)
+        fp_slots = torch.arange(self.fp_slots, device=self.arena.device).expand(shape)
+        keys = self.fp.rows[self.fp.rows_of(fp_slots)[:, 0]].float()
+        if self.code_slots:
+            slots = torch.arange(self.code_slots, device=self.arena.device).expand(shape)
+            codes = self.code.rows[self.code.rows_of(slots)[:, 0]]
+            scales = self.scales[:, 0, :, : self.code_slots]
+            if self.code_format is KVFormat.INT8_CHANNEL:
+                pages = self.channel_scales[:, :, : self.code_slots // self.code.page_slots]
+                old = dequantize_channel(codes.unflatten(2, (-1, self.code.page_slots)), pages, torch.float32)
+                old = old.flatten(2, 3)
+            else:
+                old = dequantize(codes, scales, self.code_format, torch.float32)
+            keys = torch.cat([old, keys], dim=2)
+        return keys.masked_fill(self.in_use(self.token_index).unsqueeze(-1) < 0, 0.0)
 
     # --- writing new tokens --------------------------------------------------------------------------------------
 
-    def append(self, first_token: int, n: int) -> Tensor:
+    def append(self, first_token: int, n: int) -> Placement:
         """Take n empty FP slots at the end of every head for tokens first_token, first_token + 1, ….
 
-        Returns rows [L, 2, H, n] int64 of ``arena.rows(FP)`` where K and V are to be written.
         Raises PoolExhausted, taking none, if pages are lacking.
         """
         self._enlarge_fp(self.fp_slots + n)
@@ -142,39 +196,48 @@ class KVStore:
         slots = torch.from_numpy(start).to(self.arena.device).unsqueeze(-1) + steps
         tokens = (steps + first_token).to(torch.int32).expand_as(slots)
         self.token_index.scatter_(-1, slots + self.code_cap, tokens)
-        return self.fp.rows_of(slots)
+        return Placement(self.fp.rows_of(slots), slots + self.code_cap)
 
-    def overwrite(self, victims: Tensor, token: int) -> Tensor:
+    def overwrite(self, victims: Tensor, token: int, grow: np.ndarray | None = None) -> Placement:
         """Steady state: one slot of each head makes room for one token. No host synchronisation.
 
-        A victim among the FP slots is overwritten. A victim among the INT8 slots receives the oldest FP slot,
+        A victim among the FP slots is overwritten. A victim among the quantised slots receives the oldest FP slot,
         quantised, and the new token takes that FP slot.
 
         Args:
             victims: [L, H] int64, in the numbering of slots in use.
             token: token index of the new token.
+            grow: [L, H] bool numpy, or None: heads that take an empty FP slot instead, whatever ``victims`` says.
 
-        Returns:
-            rows [L, 2, H, 1] as :meth:`append`.
+        Raises PoolExhausted, changing nothing, if pages are lacking.
         """
-        code_slots = self.code_slots
+        code_slots, fp_slots = self.code_slots, self.fp_slots
+        grows = None
+        if grow is not None and grow.any():
+            grows = torch.from_numpy(grow).to(self.arena.device)
+            end = torch.from_numpy(self.fp.used).to(self.arena.device)
+            self._enlarge_fp(int((self.fp.used + grow).max()))
+            self.fp.resize(self.fp.used + grow)
+            self._note_peak()
         fp_victim = victims - code_slots
         if code_slots:
-            fp_tokens = self.token_index[..., self.code_cap : self.code_cap + self.fp_slots]
+            fp_tokens = self.token_index[..., self.code_cap : self.code_cap + fp_slots]
             oldest = fp_tokens.masked_fill(fp_tokens < 0, _NEVER).argmin(-1)
-            in_code = fp_victim < 0
+            in_code = fp_victim < 0 if grows is None else (fp_victim < 0) & ~grows
             self._demote_into(victims, oldest, in_code)
             fp_victim = torch.where(in_code, oldest, fp_victim)
+        if grows is not None:
+            fp_victim = torch.where(grows, end, fp_victim)
         slot = (fp_victim + self.code_cap).unsqueeze(-1)
         self.token_index.scatter_(-1, slot, token)
-        if self.mass is not None:
-            self.mass.scatter_(-1, slot, 0.0)
-        return self.fp.rows_of(fp_victim.unsqueeze(-1))
+        for column in self.columns.values():
+            column.scatter_(-1, slot, 0.0)
+        return Placement(self.fp.rows_of(fp_victim.unsqueeze(-1)), slot)
 
     def _demote_into(self, victims: Tensor, oldest: Tensor, chosen: Tensor) -> None:
-        """Quantise FP slot oldest[l, h] into INT8 slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
+        """Quantise FP slot oldest[l, h] into code slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
         source = self.fp.rows_of(oldest.unsqueeze(-1)).squeeze(-1)  # [L, 2, H]
-        codes, scales = quantize_int8(self.fp.rows[source])
+        codes, scales = quantize(self.fp.rows[source], self.code_format)
         code_slot = victims.clamp_max(self.code_slots - 1).unsqueeze(-1)
         target = self.code.rows_of(code_slot).squeeze(-1)
         # Heads that demote nothing write to the dummy page: shapes stay fixed and no host decision is needed.
@@ -189,28 +252,35 @@ class KVStore:
             moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, code_slot))
             meta.scatter_(-1, code_slot, moved)
 
+    def set_column(self, name: str, slots: Tensor, values: Tensor) -> None:
+        """Write a column of new slots: slots, values [L, H, n]."""
+        self.columns[name].scatter_(-1, slots, values)
+
     def add_mass(self, mass: Tensor, decay: float) -> None:
         """mass ← decay · mass + new, over the slots in use; new [L, H, S] float32."""
-        assert self.mass is not None
         split = self.code_slots
         for part, new in (
             (slice(0, split), mass[..., :split]),
             (slice(self.code_cap, None), mass[..., split:]),
         ):
-            stored = self.mass[..., part][..., : new.shape[-1]]
+            stored = self.columns["mass"][..., part][..., : new.shape[-1]]
             stored.mul_(decay).add_(new)
 
-    def caps_after(self, plan: Plan) -> SlotCaps:
-        """The most slots of each format a head may hold once the plan is applied."""
-        demotes = plan.demote is not None and bool(plan.demote.any())
-        return self._caps if demotes or self.code_cap else SlotCaps(fp=self.fp_cap)
+    def clear_mass(self) -> None:
+        self.columns["mass"].zero_()
 
     # --- structural changes --------------------------------------------------------------------------------------
+
+    def caps_after(self, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+        """[L], [L]: the most FP and quantised slots a head may hold once the plan is applied."""
+        if self.code_cap or (plan.demote is not None and bool(plan.demote.any())):
+            return self._final_fp_caps, self._code_caps
+        return self.fp_caps, np.zeros_like(self._code_caps)
 
     def apply(self, plan: Plan) -> None:
         """Evict, quantise and compact, give tail pages back. The plan must have been validated.
 
-        Raises PoolExhausted before anything moves if the INT8 region would need pages that nobody has.
+        Raises PoolExhausted before anything moves if the code region would need pages that nobody has.
         """
         split = self.code_slots
         keep_fp, keep_code = plan.keep[..., split:], plan.keep[..., :split]
@@ -228,6 +298,7 @@ class KVStore:
             self.code.resize(grown)
             self._write_staged(staged, code_counts)
         self._note_peak()
+        self._narrow_fp()
 
     def _check_pages(self, fp_counts: np.ndarray, code_counts: np.ndarray) -> None:
         wanted = int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(code_counts).sum())
@@ -238,27 +309,40 @@ class KVStore:
                 f"{self.arena.layout.page_bytes} bytes; close idle sessions or enlarge kv_pool"
             )
 
-    def _stage(self, demote: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        """Layer, head, codes [m, 2, D], scales [m, 2] and metadata of the slots to quantise, in row-major order."""
+    def _stage(self, demote: Tensor) -> _Staged:
+        """What is to be quantised, in row-major order of (layer, head, slot)."""
         layer, head, slot = demote.nonzero(as_tuple=True)
-        codes, scales = quantize_int8(self.fp.rows[self.fp.rows_at(layer, head, slot)])
+        vectors = self.fp.rows[self.fp.rows_at(layer, head, slot)]  # [m, 2, D]
+        codes, scales, channels = self._quantise(vectors)
         where = (layer, head, slot + self.code_cap)
-        meta = torch.stack([layer, head, self.token_index[where].long()])
-        return codes, scales, meta, demote.sum(-1), None if self.mass is None else self.mass[where]
+        meta = [meta[where] for meta in self._slot_metadata()]
+        return _Staged(layer, head, codes, scales, channels, meta, demote.sum(-1))
 
-    def _write_staged(
-        self, staged: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None], first_slot: np.ndarray
-    ) -> None:
-        codes, scales, (layer, head, tokens), per_head, mass = staged
-        # The k-th demoted slot of a head goes to that head's INT8 slot first_slot + k.
-        begins = per_head.flatten().cumsum(0) - per_head.flatten()
-        rank = torch.arange(len(layer), device=layer.device) - begins[layer * per_head.shape[1] + head]
+    def _quantise(self, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes [m, 2, D], scales [m, 2], and key scales [pages, D] where they are per channel."""
+        if self.code_format is not KVFormat.INT8_CHANNEL:
+            codes, scales = quantize(vectors, self.code_format)
+            return codes, scales, self.channel_scales.new_zeros(0, vectors.shape[-1])
+        per_page = self.code.page_slots
+        assert len(vectors) % per_page == 0, "a page with scales per channel is filled at once"
+        keys, channels = quantize_channel(vectors[:, 0].unflatten(0, (-1, per_page)))
+        values, scales = quantize(vectors[:, 1], KVFormat.INT8_TOKEN)
+        return torch.stack((keys.flatten(0, 1), values), dim=1), scales.unsqueeze(1).expand(-1, 2), channels
+
+    def _write_staged(self, staged: _Staged, first_slot: np.ndarray) -> None:
+        layer, head = staged.layer, staged.head
+        # The k-th demoted slot of a head goes to that head's code slot first_slot + k.
+        begins = staged.per_head.flatten().cumsum(0) - staged.per_head.flatten()
+        rank = torch.arange(len(layer), device=layer.device) - begins[layer * staged.per_head.shape[1] + head]
         slot = torch.from_numpy(first_slot).to(layer.device)[layer, head] + rank
-        self.code.rows.index_copy_(0, self.code.rows_at(layer, head, slot).flatten(), codes.flatten(0, 1))
-        self.scales[layer, :, head, slot] = scales
-        self.token_index[layer, head, slot] = tokens.to(torch.int32)
-        if self.mass is not None and mass is not None:
-            self.mass[layer, head, slot] = mass
+        self.code.rows.index_copy_(0, self.code.rows_at(layer, head, slot).flatten(), staged.codes.flatten(0, 1))
+        self.scales[layer, :, head, slot] = staged.scales
+        for meta, values in zip(self._slot_metadata(), staged.meta, strict=True):
+            meta[layer, head, slot] = values
+        if len(staged.channels):
+            first = slice(None, None, self.code.page_slots)
+            page = slot[first] // self.code.page_slots
+            self.channel_scales[layer[first], head[first], page] = staged.channels
 
     def _compact(self, region: Region, offset: int, keep: Tensor, counts: np.ndarray) -> None:
         """Move the last kept slots of each head into its holes, then give tail pages back.
@@ -284,8 +368,8 @@ class KVStore:
                 self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
         width = keep.shape[-1]
         self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
-        if self.mass is not None:
-            self.mass[..., offset : offset + width].masked_fill_(~inside, 0.0)
+        for column in self.columns.values():
+            column[..., offset : offset + width].masked_fill_(~inside, 0.0)
         region.resize(counts)
 
     # --- size ----------------------------------------------------------------------------------------------------
@@ -294,9 +378,20 @@ class KVStore:
         """Grow the FP region's metadata (never pages) so that a head can hold ``slots`` FP slots."""
         if slots <= self._fp_capacity:
             return
-        capacity = min(self.fp_cap, -(-slots // _GROWTH) * _GROWTH)
-        extra = capacity - self._fp_capacity
-        self._relay(lambda old, empty: torch.cat([old, empty(extra)], dim=-1))
+        # Beyond the caps only while a whole prompt is prefilled before anything is dropped.
+        capacity = max(slots, min(int(self.fp_caps.max()), -(-slots // _GROWTH) * _GROWTH))
+        self._set_fp_capacity(capacity)
+
+    def _narrow_fp(self) -> None:
+        """Give back metadata that only a prefill beyond the caps needed."""
+        most = int(self.fp_caps.max())
+        if self._fp_capacity > most >= self.fp_slots:
+            self._set_fp_capacity(most)
+
+    def _set_fp_capacity(self, capacity: int) -> None:
+        end = self.code_cap + min(capacity, self._fp_capacity)
+        extra = max(0, capacity - self._fp_capacity)
+        self._relay(lambda old, empty: torch.cat([old[..., :end], empty(extra)], dim=-1))
         self.fp.set_capacity(capacity)
         self._fp_capacity = capacity
 
@@ -304,24 +399,26 @@ class KVStore:
         """Before the first slots are quantised: lay the metadata out for both regions. FP is already compact."""
         if self.code_cap:
             return
-        caps = self._caps
-        kept = self.fp_slots
-        self._relay(lambda old, empty: torch.cat([empty(caps.code), old[..., :kept], empty(caps.fp - kept)], dim=-1))
-        self.scales = self.scales.new_zeros(*self.scales.shape[:-1], caps.code)
-        self.fp.set_capacity(caps.fp)
-        self.code.set_capacity(caps.code)
-        self.code_cap, self.fp_cap, self._fp_capacity = caps.code, caps.fp, caps.fp
+        layout, kept = self.arena.layout, self.fp_slots
+        code, fp = int(self._code_caps.max()), int(self._final_fp_caps.max())
+        self._relay(lambda old, empty: torch.cat([empty(code), old[..., :kept], empty(fp - kept)], dim=-1))
+        self.scales = self.scales.new_zeros(*self.scales.shape[:-1], code)
+        if self.code_format is KVFormat.INT8_CHANNEL:
+            pages = layout.pages_for(code, self.code_format)
+            self.channel_scales = self.channel_scales.new_zeros(layout.layers, layout.kv_heads, pages, layout.head_dim)
+        self.fp.set_capacity(fp)
+        self.code.set_capacity(code)
+        self.code_cap, self.fp_caps, self._fp_capacity = code, self._final_fp_caps, fp
 
     def _slot_metadata(self) -> tuple[Tensor, ...]:
-        return (self.token_index,) if self.mass is None else (self.token_index, self.mass)
+        return (self.token_index, *self.columns.values())
 
     def _relay(self, arrange: Callable[[Tensor, Callable[[int], Tensor]], Tensor]) -> None:
         """Rebuild each slot metadata tensor: arrange(old, empty) with empty(n) making n empty slots."""
         shape = self.token_index.shape[:-1]
         self.token_index = arrange(self.token_index, lambda n: self.token_index.new_full((*shape, n), -1))
-        if self.mass is not None:
-            mass = self.mass
-            self.mass = arrange(mass, lambda n: mass.new_zeros((*shape, n)))
+        for name, column in self.columns.items():
+            self.columns[name] = arrange(column, lambda n, like=column: like.new_zeros((*shape, n)))  # type: ignore[misc]
 
     def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
@@ -330,24 +427,35 @@ class KVStore:
 
     def snapshot(self) -> Snapshot:
         """A copy of every filled slot."""
-        fp_at, code_at = _filled(self.fp), _filled(self.code)
-        layer, head, slot = code_at
-        nothing = self.token_index.new_zeros(0, dtype=torch.float32)
-        return Snapshot(
-            fp_used=torch.from_numpy(self.fp.used.copy()),
-            code_used=torch.from_numpy(self.code.used.copy()),
-            fp=self.fp.rows[self.fp.rows_at(*fp_at)],
-            codes=self.code.rows[self.code.rows_at(*code_at)],
-            scales=self.scales[layer, :, head, slot],
-            fp_tokens=self.token_index[fp_at[0], fp_at[1], fp_at[2] + self.code_cap],
-            code_tokens=self.token_index[code_at],
-            fp_mass=nothing if self.mass is None else self.mass[fp_at[0], fp_at[1], fp_at[2] + self.code_cap],
-            code_mass=nothing if self.mass is None else self.mass[code_at],
+        fp, code = (self._content(region) for region in (self.fp, self.code))
+        channels = self.channel_scales[self._channel_pages()]
+        return Snapshot(fp, code, channels)
+
+    def _content(self, region: Region) -> RegionContent:
+        layer, head, slot = _filled(region)
+        at = (layer, head, slot + self._offset(region))
+        meta = {"token_index": self.token_index[at]} | {name: column[at] for name, column in self.columns.items()}
+        scales = self.scales[layer, :, head, slot] if region is self.code else self.scales.new_zeros(0, 2)
+        vectors = region.rows[region.rows_at(layer, head, slot)]
+        return RegionContent(torch.from_numpy(region.used.copy()), vectors, scales, meta)
+
+    def _offset(self, region: Region) -> int:
+        """Where a region's slots begin in the metadata."""
+        return self.code_cap if region is self.fp else 0
+
+    def _channel_pages(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Layer, head and page of every held page whose key scales are per channel."""
+        pages = self.code.held if self.code_format is KVFormat.INT8_CHANNEL else np.zeros_like(self.code.held)
+        held = torch.from_numpy(pages).to(self.arena.device).unsqueeze(-1)
+        layer, head, page = (torch.arange(self.channel_scales.shape[2], device=held.device) < held).nonzero(
+            as_tuple=True
         )
+        return layer, head, page
 
     def load(self, snapshot: Snapshot) -> None:
         """Fill an empty store. Raises PoolExhausted, leaving it empty, if pages are lacking."""
-        fp_used, code_used = snapshot.fp_used.numpy(), snapshot.code_used.numpy()
+        snapshot = snapshot.to(self.arena.device)
+        fp_used, code_used = snapshot.fp.used.numpy(), snapshot.code.used.numpy()
         if code_used.any():
             self._open_code_region()
         self._enlarge_fp(int(fp_used.max()))
@@ -357,17 +465,16 @@ class KVStore:
         except PoolExhausted:
             self.release()
             raise
-        fp_at, code_at = _filled(self.fp), _filled(self.code)
-        layer, head, slot = code_at
-        self.fp.rows[self.fp.rows_at(*fp_at)] = snapshot.fp.to(self.arena.device)
-        self.code.rows[self.code.rows_at(*code_at)] = snapshot.codes.to(self.arena.device)
-        self.scales[layer, :, head, slot] = snapshot.scales.to(self.arena.device)
-        fp_meta = (fp_at[0], fp_at[1], fp_at[2] + self.code_cap)
-        self.token_index[fp_meta] = snapshot.fp_tokens.to(self.arena.device)
-        self.token_index[code_at] = snapshot.code_tokens.to(self.arena.device)
-        if self.mass is not None:
-            self.mass[fp_meta] = snapshot.fp_mass.to(self.arena.device)
-            self.mass[code_at] = snapshot.code_mass.to(self.arena.device)
+        for region, content in ((self.fp, snapshot.fp), (self.code, snapshot.code)):
+            layer, head, slot = _filled(region)
+            region.rows[region.rows_at(layer, head, slot)] = content.vectors
+            at = (layer, head, slot + self._offset(region))
+            self.token_index[at] = content.meta["token_index"]
+            for name, column in self.columns.items():
+                column[at] = content.meta[name]
+            if region is self.code:
+                self.scales[layer, :, head, slot] = content.scales
+        self.channel_scales[self._channel_pages()] = snapshot.channel_scales
         self._note_peak()
 
     def release(self) -> None:
@@ -375,6 +482,19 @@ class KVStore:
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
         self.code.resize(nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """m slots on their way into the code region: codes [m, 2, D], scales [m, 2], channels [pages, D]."""
+
+    layer: Tensor
+    head: Tensor
+    codes: Tensor
+    scales: Tensor
+    channels: Tensor
+    meta: list[Tensor]
+    per_head: Tensor
 
 
 def _filled(region: Region) -> tuple[Tensor, Tensor, Tensor]:

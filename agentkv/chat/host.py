@@ -168,7 +168,7 @@ def growth_bytes(layout: KVLayout, stats: SessionStats, tokens: int) -> int:
     """Upper bound of the pages that `tokens` more tokens take: one page of each head may be newly begun."""
     from agentkv.cache.formats import SlotCaps
 
-    pages = layout.payload_bytes(SlotCaps(fp=tokens + layout.page_slots))
+    pages = layout.payload_bytes(layout.uniform(SlotCaps(fp=tokens + layout.page_slots)))
     return min(pages, stats.max_bytes - stats.resident_bytes)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import psutil
 import torch
@@ -16,14 +16,18 @@ from transformers import PreTrainedModel
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, full_bytes
+from agentkv.cache.controller import Prefill
+from agentkv.cache.facts import LedgerFacts
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
-from agentkv.engine.session import Session
+from agentkv.engine.session import Roles, Session
+from agentkv.engine.text import segment_ends
 from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
-from agentkv.policies import build
+from agentkv.policies import Policy, build
+from agentkv.policies.rules import ModelFacts
 
 _POOL_WINDOWS = 8
 """The default pool holds so many sessions of full KV at the model's window…"""
@@ -94,20 +98,48 @@ class Engine:
             return int(pool.share * free)
         return min(_POOL_WINDOWS * full_bytes(self.layout, self.context_window), int(_POOL_SHARE * free))
 
-    def open_session(self, policy: str = "full", budget: BudgetLike = None, **options: object) -> Session:
+    def open_session(
+        self, policy: str = "full", budget: BudgetLike = None, *, prefill: Prefill = "chunked", **options: object
+    ) -> Session:
         """A new, empty session.
 
         Args:
             policy: name of a registered policy.
             budget: tokens (512), bytes ("24MiB"), share of full KV at the model's window ("25%"), or None.
-            options: of the policy.
+            prefill: "chunked" keeps inside the budget at every step; "whole" reads several new tokens before it gives
+                anything up, as most papers do, and reports the peak as it is.
+            options: of the policy, and those that every policy has: see :func:`agentkv.policies.build`.
 
         Raises:
             UnknownName: no such policy.
             BudgetTooSmall: the policy's protected set does not fit.
             AgentKVError: a budget or option that is not understood.
         """
-        return Session(self.arena, build(policy, **options), budget, self.context_window)
+        if prefill not in get_args(Prefill):
+            raise AgentKVError(f"unknown prefill {prefill!r}; it is one of {', '.join(get_args(Prefill))}")
+        return self._open(build(policy, **options).bind(self._facts), budget, prefill)
+
+    def _open(self, policy: Policy, budget: BudgetLike, prefill: Prefill) -> Session:
+        scorer = policy.scorer
+        if policy.creation is not None and policy.creation.needs_hidden:
+            self._paged.read_hidden()
+        facts = LedgerFacts(
+            self._ends_segment if scorer is not None and scorer.needs_segments else None,
+            scorer is not None and scorer.needs_surprise,
+            self.device,
+        )
+        return Session(self.arena, policy, budget, self.context_window, prefill, facts)
+
+    @property
+    def _facts(self) -> ModelFacts:
+        layout = self.layout
+        hidden = self._paged.model.config.get_text_config().hidden_size
+        return ModelFacts(layout.layers, layout.kv_heads, layout.head_dim, hidden, lambda: self.fingerprint)
+
+    @cached_property
+    def _ends_segment(self) -> Tensor:
+        """[V] bool: tokens that end a line or a sentence."""
+        return segment_ends(self.tokenizer, self._paged.model.config.get_text_config().vocab_size).to(self.device)
 
     def fork_session(self, session: Session) -> Session:
         """A second session with the same tokens and cache; both go on independently.
@@ -119,8 +151,8 @@ class Engine:
             PoolExhausted: no room for the copy.
         """
         with session.exclusive():
-            copy = Session(self.arena, session.policy, session.budget, self.context_window)
-            copy.adopt(session.cache.store.snapshot(), session.ledger, session.logical_length, session.cache.confidence)
+            copy = self._open(session.policy, session.budget, session.cache.prefill)
+            copy.adopt(session.cache.state(), session.ledger)
         return copy
 
     def save_session(self, session: Session, path: str | Path) -> None:
@@ -147,11 +179,13 @@ class Engine:
         params: SamplingParams | None = None,
         constraint: Constraint | None = None,
         cancel: threading.Event | None = None,
+        roles: Roles = (),
     ) -> Iterator[TokenEvent]:
         """Append ``new_ids`` to the session and generate a reply, which is appended too.
 
         Only tokens that are not in the cache yet are computed. Closing the iterator ends the reply; a cancelled one
-        leaves the session usable.
+        leaves the session usable. ``roles`` says whose words the new tokens are, as (role, number of tokens) in order:
+        policies can protect them.
 
         Raises:
             ContextOverflow: the tokens do not fit the window, or the budget of a policy that drops nothing. The
@@ -162,9 +196,9 @@ class Engine:
         """
         if not new_ids and not session.waiting:
             raise AgentKVError("there are no tokens to compute: pass at least one new token")
-        session.check_room(len(new_ids))
+        session.check_room(len(new_ids), roles)
         reply = Reply(self, session, params or SamplingParams(), constraint, cancel)
-        return reply.events(list(new_ids))
+        return reply.events(list(new_ids), roles)
 
     def compute_waiting(self, session: Session, cancel: threading.Event | None = None) -> Tensor | None:
         """Put the session's waiting tokens into its cache, chunk by chunk.
@@ -182,14 +216,17 @@ class Engine:
                 return None
             chunk = waiting[: session.cache.chunk(len(waiting))]
             with self._forward_lock:
-                step = session.cache.begin(len(chunk))
+                cache = session.cache
+                step = cache.begin(chunk)
                 try:
-                    logits = self._paged.forward(torch.tensor(chunk, device=self.device), step)
+                    logits = self._paged.forward(torch.tensor(chunk, device=self.device), step, cache.last_logits)
                 except BaseException:
                     # Slots were taken whose keys were never written; nothing can be trusted any more.
                     session.close()
                     raise
-                session.cache.commit(step)
+                cache.commit(step)
+                if cache.reads_surprise:
+                    cache.last_logits = logits
                 session.timings.forward_passes += 1
         return logits
 

@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from agentkv.cache.controller import CacheState
+from agentkv.cache.facts import Role, Span
 from agentkv.cache.snapshot import Snapshot
 from agentkv.engine.session import Session
 from agentkv.errors import SessionFileError
@@ -23,7 +25,9 @@ from agentkv.errors import SessionFileError
 if TYPE_CHECKING:
     from agentkv.engine.engine import Engine
 
-FORMAT = 1
+FORMAT = 2
+_BESIDE_SLOTS = ("layer_stats", "last_logits", "surprise")
+"""Tensors of a session that belong to no slot."""
 _SAMPLE = 4096
 """Values of each weight tensor that enter a model's fingerprint."""
 
@@ -53,7 +57,16 @@ def save_session(engine: Engine, session: Session, path: Path) -> None:
         SessionFileError: the file cannot be written.
     """
     with session.exclusive():
-        tensors = session.cache.store.snapshot().tensors()
+        state = session.cache.state()
+        length = state.logical_length
+        tensors = state.snapshot.tensors()
+        for name, tensor in (
+            ("layer_stats", state.layer_stats),
+            ("last_logits", state.last_logits),
+            ("surprise", state.facts.surprise(length)),
+        ):
+            if tensor is not None:
+                tensors[name] = tensor.contiguous()
         about = {
             "format": FORMAT,
             "model": engine.model_name,
@@ -61,9 +74,13 @@ def save_session(engine: Engine, session: Session, path: Path) -> None:
             "policy": session.policy.name,
             "options": dict(session.policy.options),
             "budget": session.budget,
+            "prefill": session.cache.prefill,
             "ledger": session.ledger,
-            "logical_length": session.logical_length,
-            "confidence": session.cache.confidence,
+            "spans": [[span.role, span.start, span.end] for span in state.facts.spans],
+            "logical_length": length,
+            "confidence": state.confidence,
+            "changed_at": state.changed_at,
+            "position_offset": state.position_offset,
             "checksum": "",
         }
     about["checksum"] = _checksum(tensors, about)
@@ -89,9 +106,30 @@ def restore_session(engine: Engine, path: Path) -> Session:
             f"{path} was saved with the model {about['model']!r}, whose weights, dtype or chat template differ from "
             f"those of {engine.model_name!r}; load that model or start a new session"
         )
-    session = engine.open_session(about["policy"], about["budget"], **about["options"])
-    session.adopt(Snapshot(**tensors), about["ledger"], about["logical_length"], about["confidence"])
+    session = engine.open_session(about["policy"], about["budget"], prefill=about["prefill"], **about["options"])
+    session.adopt(_state(session, about, tensors), about["ledger"])
     return session
+
+
+def _state(session: Session, about: Mapping[str, Any], tensors: dict[str, Tensor]) -> CacheState:
+    facts, device, length = session.cache.facts, session.cache.store.arena.device, about["logical_length"]
+    extra = {
+        name: tensors.pop(name).to(device) for name in ("layer_stats", "last_logits", "surprise") if name in tensors
+    }
+    facts.spans = [Span(Role(role), start, end) for role, start, end in about["spans"]]
+    facts.note_tokens(0, torch.tensor(about["ledger"][:length], dtype=torch.long, device=device))
+    if "surprise" in extra:
+        facts.note_surprise(0, extra["surprise"])
+    return CacheState(
+        snapshot=Snapshot.from_tensors(tensors),
+        facts=facts,
+        logical_length=length,
+        confidence=about["confidence"],
+        layer_stats=extra.get("layer_stats"),
+        last_logits=extra.get("last_logits"),
+        changed_at=about["changed_at"],
+        position_offset=about["position_offset"],
+    )
 
 
 def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agentkv.engine.sampling import Sampler, SamplingParams
-from agentkv.engine.session import Session, Timings
+from agentkv.engine.session import Roles, Session, Timings
 from agentkv.engine.text import TextStream
 from agentkv.policies.confidence import confidence
 
@@ -94,16 +94,17 @@ class Reply:
         self._cut_short = False
         """Whether forced tokens did not all fit."""
 
-    def events(self, new_ids: list[int]) -> Iterator[TokenEvent]:
+    def events(self, new_ids: list[int], roles: Roles = ()) -> Iterator[TokenEvent]:
         """Append the new tokens, then alternate between computing what waits and choosing what follows."""
         session = self._session
         with session.exclusive():
-            session.check_room(len(new_ids))
+            session.check_room(len(new_ids), roles)
             if new_ids:  # what the model was sure of in the last turn says nothing of this one
                 session.cache.confidence = None
             session.timings = Timings(
                 reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids)
             )
+            session.mark(roles)
             session.ledger.extend(new_ids)
             # What a grammar forces at the start is computed together with the prompt.
             tokens, certainty = self._add([]), None

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, Limits, resolve
-from agentkv.cache.controller import CacheController
+from agentkv.cache.controller import CacheController, CacheState, Prefill
+from agentkv.cache.facts import LedgerFacts, Role, Span
 from agentkv.cache.formats import SlotCaps
-from agentkv.cache.snapshot import Snapshot
 from agentkv.errors import AgentKVError, ContextOverflow, PoolExhausted
 from agentkv.policies.base import Policy
+
+Roles = Sequence[tuple[Role, int]]
+"""Whose words some tokens are: (role, number of tokens) in order."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,21 @@ class Session:
         timings: of the newest call.
     """
 
-    def __init__(self, arena: PageArena, policy: Policy, budget: BudgetLike, window: int):
+    def __init__(
+        self,
+        arena: PageArena,
+        policy: Policy,
+        budget: BudgetLike,
+        window: int,
+        prefill: Prefill = "chunked",
+        facts: LedgerFacts | None = None,
+        exempt: frozenset[int] = frozenset(),
+    ):
         self.policy = policy
         self.budget = budget
         self._window = window
-        self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window)
-        self.cache = CacheController(arena, policy, self.limits)
+        self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window, exempt)
+        self.cache = CacheController(arena, policy, self.limits, facts, prefill)
         self.token_limit = min(window, self.cache.token_limit or window)
         self.ledger: list[int] = []
         self.timings = Timings()
@@ -111,11 +123,9 @@ class Session:
             evicted_tokens=self.logical_length - fp - quantized,
         )
 
-    def adopt(self, snapshot: Snapshot, ledger: Sequence[int], logical_length: int, confidence: float | None) -> None:
+    def adopt(self, state: CacheState, ledger: Sequence[int]) -> None:
         """Take over another session's content; this one must be empty. Raises PoolExhausted, leaving it empty."""
-        self.cache.store.load(snapshot)
-        self.cache.logical_length = logical_length
-        self.cache.confidence = confidence
+        self.cache.load(state)
         self.ledger = list(ledger)
 
     @contextmanager
@@ -132,17 +142,31 @@ class Session:
             if self._closing:
                 self._release()
 
-    def check_room(self, new_tokens: int) -> None:
+    def mark(self, roles: Roles) -> None:
+        """Say whose words the next tokens of the ledger are."""
+        self.cache.facts.spans.extend(self._spans(roles))
+
+    def _spans(self, roles: Roles) -> list[Span]:
+        spans, start = [], len(self.ledger)
+        for role, count in roles:
+            spans.append(Span(Role(role), start, start + count))
+            start += count
+        return spans
+
+    def check_room(self, new_tokens: int, roles: Roles = ()) -> None:
         """Say at once if the session cannot take so many more tokens.
 
         Raises:
             ContextOverflow: they exceed the window, or the budget of a policy that drops nothing.
+            BudgetTooSmall: with them, the tokens whose roles are protected leave no room.
             PoolExhausted: they would not fit the pool even if every other session were closed.
         """
+        self.cache.check_protected(len(self.ledger) + new_tokens, self._spans(roles))
         needed = len(self.ledger) + new_tokens
         if needed <= self.token_limit:
             arena = self.cache.store.arena
-            wanted = min(arena.layout.payload_bytes(SlotCaps(fp=needed)), self.limits.max_bytes)
+            payload = arena.layout.payload_bytes(arena.layout.uniform(SlotCaps(fp=needed)))
+            wanted = payload if self.cache.prefill == "whole" else min(payload, self.limits.max_bytes)
             if wanted > (arena.pages - 1) * arena.layout.page_bytes:
                 raise PoolExhausted(
                     f"{needed} tokens take {wanted} bytes under policy {self.policy.name!r}, and the whole KV pool has "

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
 class TextStream:
@@ -69,3 +73,12 @@ class TextStream:
 def _overlap(text: str, stop: str) -> int:
     """Length of the longest end of ``text`` that ``stop`` begins with."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+def segment_ends(tokenizer: Any, vocabulary: int) -> Tensor:
+    """[vocabulary] bool: tokens with which a line or a sentence ends."""
+    texts = (tokenizer.decode([token]) for token in range(min(vocabulary, len(tokenizer))))
+    ends = torch.zeros(vocabulary, dtype=torch.bool)
+    for token, text in enumerate(texts):
+        ends[token] = "\n" in text or text.rstrip().endswith(_SENTENCE_ENDS)
+    return ends

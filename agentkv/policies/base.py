@@ -1,92 +1,51 @@
-"""What a KV policy is: a scorer, a target for the number of slots, a precision rule and protection, put together."""
+"""What a KV policy is: scorer, allocator, precision, trigger and protection, put together."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from agentkv.cache.formats import SlotCaps
+from agentkv.cache.facts import Role
+from agentkv.cache.formats import KVFormat
 from agentkv.cache.view import CacheView
-from agentkv.errors import AgentKVError
+from agentkv.policies.allocators import Allocator, Uniform
+from agentkv.policies.precision import Precision
+from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
+from agentkv.policies.shares import Share, as_slots
+from agentkv.policies.triggers import EachToken, Trigger
 
-Share = int | float
-"""A number of slots (int), or a share of the session's slots (float from 0 to 1)."""
+if TYPE_CHECKING:
+    from typing import Self
 
 
-def as_slots(share: Share, max_slots: int) -> int:
-    """Resolve a :data:`Share` against the session's slots."""
-    return round(share * max_slots) if isinstance(share, float) else share
-
-
-@dataclass(frozen=True)
-class MassRule:
-    """How attention mass per slot is accumulated over queries.
-
-    For each query in turn mass ← decay · mass + gain · p, where p is the query's probability on the slot, summed over
-    the query heads that share the KV head.
+class Scorer(ABC):
+    """Says how much each slot is worth. A pure function of the view; what it needs it declares.
 
     Attributes:
-        decay: 1 adds up for ever; λ < 1 with gain 1 − λ is an exponential moving average.
-        gain: weight of a query's probabilities.
-        queries: only so many last queries of a chunk are looked at, since older ones have decayed away; None is all.
+        mass: the attention it reads in ``view.mass``, if any.
+        creation: what it reads in ``view.creation``, if anything.
+        needs_segments, needs_surprise, needs_observations: which facts of the ledger it reads.
     """
 
-    decay: float = 1.0
-    gain: float = 1.0
-    queries: int | None = None
+    mass: AttentionRule | None = None
+    creation: CreationRule | None = None
+    needs_segments: bool = False
+    needs_surprise: bool = False
+    needs_observations: bool = False
 
-    def weights(self, n: int) -> Tensor:
-        """[m] float32: weights of the last m of n queries, oldest first."""
-        m = n if self.queries is None else min(n, self.queries)
-        return self.gain * self.decay ** torch.arange(m - 1, -1, -1, dtype=torch.float32)
-
-
-class Scorer(Protocol):
-    """Says how much each slot is worth. A pure function of the view."""
-
-    @property
-    def mass(self) -> MassRule | None:
-        """The attention mass it reads, if any."""
-        ...
-
+    @abstractmethod
     def __call__(self, view: CacheView) -> Tensor:
         """[L, H, S] float32, higher is kept. Values of protected and empty slots are ignored."""
-        ...
 
-
-@dataclass(frozen=True)
-class ConfidenceTarget:
-    """How many slots a session may keep: fewer where the model is sure of its next token (CONF-KV).
-
-    Attributes:
-        threshold: τ; at this confidence or above, the tight target holds.
-        tight: slots kept when confident.
-    """
-
-    threshold: float
-    tight: Share
-
-    def slots(self, confidence: float | None, max_slots: int) -> int:
-        if confidence is None or confidence < self.threshold:
-            return max_slots
-        return as_slots(self.tight, max_slots)
-
-
-@dataclass(frozen=True)
-class AgePrecision:
-    """The newest slots stay in the model's dtype, older ones are stored in INT8.
-
-    Attributes:
-        fp_window: how many newest slots of each head stay FP.
-        block: slots by which the FP region may exceed the window before the excess is quantised in one go.
-    """
-
-    fp_window: Share
-    block: int = 16
+    def bind(self, model: ModelFacts) -> Self:
+        """The scorer for one model. Raises AgentKVError if it does not fit."""
+        if self.creation is None:
+            return self
+        return replace(self, creation=self.creation.bind(model))  # type: ignore[type-var]  # scorers are dataclasses
 
 
 @dataclass(frozen=True)
@@ -98,17 +57,23 @@ class Policy:
         scorer: None never evicts.
         sinks: the first tokens of the session, never evicted.
         recent: the newest tokens, never evicted.
-        target: None means the budget.
+        allocator: how the slots are divided among layers and heads.
+        trigger: when slots are given up, and how many.
         precision: None stores everything in the model's dtype.
-        options: what the policy was built with, for reports.
+        protect: whose words are never evicted; of observations the newest.
+        whole_observations: an observation that loses a slot loses all of them.
+        options: what the policy was built with, for reports and session files.
     """
 
     name: str
     scorer: Scorer | None
     sinks: int = 0
     recent: Share = 0
-    target: ConfidenceTarget | None = None
-    precision: AgePrecision | None = None
+    allocator: Allocator = field(default_factory=Uniform)
+    trigger: Trigger = field(default_factory=EachToken)
+    precision: Precision | None = None
+    protect: tuple[Role, ...] = ()
+    whole_observations: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -116,67 +81,59 @@ class Policy:
         return self.scorer is not None
 
     @property
-    def mass(self) -> MassRule | None:
+    def mass(self) -> AttentionRule | None:
         return None if self.scorer is None else self.scorer.mass
 
     @property
+    def creation(self) -> CreationRule | None:
+        return None if self.scorer is None else self.scorer.creation
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Float32 values kept per slot."""
+        named = (("mass", self.mass), ("creation", self.creation))
+        return tuple(name for name, rule in named if rule is not None)
+
+    @property
     def needs_confidence(self) -> bool:
-        return self.target is not None
+        return self.trigger.needs_confidence
+
+    @property
+    def code_format(self) -> KVFormat:
+        return KVFormat.INT8_TOKEN if self.precision is None else self.precision.format
+
+    @property
+    def steady(self) -> bool:
+        """Whether a full cache takes one token by giving up one slot of each head."""
+        return not (self.allocator.global_total or self.whole_observations)
+
+    def bind(self, model: ModelFacts) -> Policy:
+        """The policy for one model. Raises AgentKVError if it does not fit."""
+        return self if self.scorer is None else replace(self, scorer=self.scorer.bind(model))
 
     def recent_slots(self, max_slots: int) -> int:
         # With mixed precision the newest token is always there, at full width, to be the next one quantised.
         return max(as_slots(self.recent, max_slots), 0 if self.precision is None else 1)
 
-    def fp_window(self, max_slots: int) -> int:
-        return max_slots if self.precision is None else max(1, as_slots(self.precision.fp_window, max_slots))
+    def protected_slots(self, max_slots: int) -> int:
+        """Sinks and newest tokens."""
+        return self.sinks + self.recent_slots(max_slots)
+
+    def least_slots(self, max_slots: int) -> int:
+        """The protected set and what has to be free beside it."""
+        return self.protected_slots(max_slots) + self.trigger.headroom(max_slots)
 
     def target_slots(self, confidence: float | None, max_slots: int) -> int:
         """Slots per head the session may hold for its next token, at most ``max_slots``."""
-        if self.target is None:
-            return max_slots
-        return max(self.target.slots(confidence, max_slots), self.least_slots(max_slots))
+        return max(self.trigger.slots(confidence, max_slots), min(max_slots, self.least_slots(max_slots)))
 
-    def least_slots(self, max_slots: int) -> int:
-        """The protected set and one slot more."""
-        return self.sinks + self.recent_slots(max_slots) + 1
+    def prefill_chunk(self, max_slots: int, least_layer: int) -> int:
+        """Tokens that go in at once: room for them is made first, so a large chunk costs kept slots.
 
-    def prefill_chunk(self, max_slots: int) -> int:
-        """Tokens that go in at once: room for them is made first, so a large chunk costs kept slots."""
+        Args:
+            max_slots: mean over layers.
+            least_layer: slots of the layer that has fewest.
+        """
         # With mixed precision a chunk arrives at full width beside quantised slots: smaller pieces, more tokens kept.
         most, share = (256, 4) if self.precision is None else (128, 8)
-        unprotected = max_slots - self.sinks - self.recent_slots(max_slots)
-        return max(1, min(most, max_slots // share, unprotected))
-
-    def caps(self, max_slots: int) -> SlotCaps:
-        """The most slots of each format in a session of ``max_slots``."""
-        if self.precision is None:
-            return SlotCaps(fp=max_slots)
-        window = self.fp_window(max_slots)
-        slack = max(self.prefill_chunk(max_slots), self.precision.block)
-        return SlotCaps(fp=min(max_slots, window + slack), code=max(0, max_slots - window))
-
-
-def check_count(policy: str, name: str, value: object) -> int:
-    """A whole number ≥ 0 given by a user. Raises AgentKVError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise AgentKVError(f"{policy}: {name} must be a whole number ≥ 0, not {value!r}")
-    return value
-
-
-def check_unit(policy: str, name: str, value: object) -> float:
-    """A number from 0 to 1 given by a user. Raises AgentKVError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise AgentKVError(f"{policy}: {name} must be a number from 0 to 1, not {value!r}")
-    return float(value)
-
-
-def check_share(policy: str, name: str, value: object) -> Share:
-    """A share given by a user: an int ≥ 0 or a float in [0, 1]. Raises AgentKVError otherwise."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    share = isinstance(value, float) and 0 <= value <= 1
-    if not (whole or share):
-        raise AgentKVError(
-            f"{policy}: {name} must be a whole number of slots or a share from 0.0 to 1.0, not {value!r}"
-        )
-    assert isinstance(value, int | float)
-    return value
+        return max(1, min(most, max_slots // share, least_layer - self.protected_slots(max_slots)))

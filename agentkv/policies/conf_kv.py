@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import (
-    AgePrecision,
-    ConfidenceTarget,
-    MassRule,
-    Policy,
-    Share,
-    check_count,
-    check_share,
-    check_unit,
-)
+from agentkv.policies.base import Policy
+from agentkv.policies.precision import AgePrecision
 from agentkv.policies.registry import register
+from agentkv.policies.rules import AttentionRule
 from agentkv.policies.scorers import MassAndRecency
+from agentkv.policies.shares import Share, check_count, check_share, check_unit
+from agentkv.policies.triggers import Confidence
 
 EMA_DECAY = 0.9
 # 0.9^64 = 0.1%: what older queries of a chunk still contribute is below the rounding of the rest.
@@ -51,13 +46,13 @@ def conf_kv(
     threshold, alpha = (
         check_unit("conf-kv", name, value) for name, value in (("threshold", threshold), ("alpha", alpha))
     )
-    ema = MassRule(decay=EMA_DECAY, gain=1 - EMA_DECAY, queries=EMA_QUERIES)
+    ema = AttentionRule(decay=EMA_DECAY, gain=1 - EMA_DECAY, queries=EMA_QUERIES)
     return Policy(
         name="conf-kv",
         scorer=MassAndRecency(alpha, ema),
         sinks=sinks,
         recent=recent,
-        target=ConfidenceTarget(threshold, tight),
+        trigger=Confidence(threshold, tight),
         precision=AgePrecision(fp_window),
         options={
             "threshold": threshold,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import MassRule, Policy, Share, check_count, check_share
+from agentkv.policies.base import Policy
 from agentkv.policies.registry import register
+from agentkv.policies.rules import AttentionRule
 from agentkv.policies.scorers import AttentionMass
+from agentkv.policies.shares import Share, check_count, check_share
 
 
 @register("h2o")
@@ -18,4 +20,4 @@ def h2o(recent: Share = 0.5, sinks: int = 4) -> Policy:
     recent = check_share("h2o", "recent", recent)
     sinks = check_count("h2o", "sinks", sinks)
     options = {"recent": recent, "sinks": sinks}
-    return Policy(name="h2o", scorer=AttentionMass(MassRule()), sinks=sinks, recent=recent, options=options)
+    return Policy(name="h2o", scorer=AttentionMass(AttentionRule()), sinks=sinks, recent=recent, options=options)

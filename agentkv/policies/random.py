@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import Policy, Share, check_count, check_share
+from agentkv.policies.base import Policy
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import Noise
+from agentkv.policies.shares import Share, check_count, check_share
 
 
 @register("random")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 
+from agentkv.cache.facts import Role
 from agentkv.errors import AgentKVError, UnknownName
 from agentkv.policies.base import Policy
+from agentkv.policies.scorers import SegmentMean
 
 Builder = Callable[..., Policy]
 ENTRY_POINT_GROUP = "agentkv.policies"
@@ -46,8 +49,14 @@ def describe(name: str) -> str:
     return (inspect.getdoc(_builder(name)) or "").splitlines()[0]
 
 
-def build(name: str, **options: object) -> Policy:
+def build(name: str, *, protect: Sequence[str] = (), segments: bool = False, **options: object) -> Policy:
     """The policy ``name`` with these options.
+
+    Args:
+        name: as registered.
+        protect: roles whose words are never evicted, of "system", "task", "observation" (the newest one), "action".
+        segments: score whole sentences or lines instead of single tokens.
+        options: the policy's own.
 
     Raises:
         UnknownName: no such policy.
@@ -57,9 +66,30 @@ def build(name: str, **options: object) -> Policy:
     known = inspect.signature(builder).parameters
     for option in options:
         if option not in known:
-            has = ", ".join(known) or "no options"
+            has = ", ".join([*known, "protect", "segments"])
             raise AgentKVError(f"policy {name!r} has no option {option!r}; it has {has}")
-    return builder(**options)
+    policy = builder(**options)
+    if protect:
+        policy = _protecting(policy, protect)
+    return _by_segment(policy) if segments else policy
+
+
+def _protecting(policy: Policy, protect: Sequence[str]) -> Policy:
+    roles = [role.value for role in Role if role is not Role.OTHER]
+    given = (protect,) if isinstance(protect, str) else tuple(protect)
+    for role in given:
+        if role not in roles:
+            raise AgentKVError(f"{policy.name}: cannot protect {role!r}; roles: {', '.join(roles)}")
+    named = tuple(Role(role) for role in given)
+    return replace(policy, protect=named, options={**policy.options, "protect": list(given)})
+
+
+def _by_segment(policy: Policy) -> Policy:
+    if policy.scorer is None:
+        raise AgentKVError(f"{policy.name}: it evicts nothing, so there are no segments to score")
+    if policy.scorer.needs_segments:
+        return policy
+    return replace(policy, scorer=SegmentMean.over(policy.scorer), options={**policy.options, "segments": True})
 
 
 def _builder(name: str) -> Builder:

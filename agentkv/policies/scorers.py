@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from agentkv.cache.view import CacheView
-from agentkv.policies.base import MassRule
+from agentkv.policies.base import Scorer
+from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
 
 
 @dataclass(frozen=True)
-class Recency:
+class Recency(Scorer):
     """The newer, the better."""
-
-    mass: MassRule | None = None
 
     def __call__(self, view: CacheView) -> Tensor:
         return view.token_index.float()
 
 
 @dataclass(frozen=True)
-class Noise:
+class Noise(Scorer):
     """Uniform noise. The same seed and length give the same noise, so a run can be repeated."""
 
     seed: int = 0
-    mass: MassRule | None = None
 
     def __call__(self, view: CacheView) -> Tensor:
         generator = torch.Generator(device=view.token_index.device)
@@ -35,10 +33,10 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class AttentionMass:
+class AttentionMass(Scorer):
     """Attention mass as accumulated by the rule."""
 
-    mass: MassRule | None = field(default_factory=MassRule)
+    mass: AttentionRule | None = field(default_factory=AttentionRule)
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.mass is not None
@@ -46,18 +44,63 @@ class AttentionMass:
 
 
 @dataclass(frozen=True)
-class MassAndRecency:
+class MassAndRecency(Scorer):
     """alpha · mass + (1 − alpha) · recency, each scaled to [0, 1] within its layer and head.
 
     Mass is divided by the largest mass of an unprotected slot: the sinks' mass is far above every other and would
     flatten the rest. Recency is the token index divided by the session's length.
     """
 
-    alpha: float
-    mass: MassRule | None
+    alpha: float = 0.65
+    mass: AttentionRule | None = field(default_factory=AttentionRule)
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.mass is not None
         largest = view.mass.masked_fill(view.protected, 0.0).amax(-1, keepdim=True).clamp_min(1e-20)
         recency = view.token_index.float() / max(1, view.logical_length)
         return self.alpha * (view.mass / largest).clamp_max(1.0) + (1 - self.alpha) * recency
+
+
+@dataclass(frozen=True)
+class SegmentMean(Scorer):
+    """Every slot is worth the mean worth of its segment's slots in that layer and head.
+
+    A segment is a sentence or a line. Isolated tokens lose what binds a name to its number; whole segments keep it.
+    Of two segments of equal worth, and within one, the newer slot is worth more.
+
+    Attributes:
+        inner: scores single slots.
+    """
+
+    inner: Scorer = field(default_factory=Recency)
+    mass: AttentionRule | None = None
+    creation: CreationRule | None = None
+    needs_segments: bool = True
+
+    @classmethod
+    def over(cls, inner: Scorer) -> SegmentMean:
+        return cls(inner, inner.mass, inner.creation)
+
+    @property
+    def needs_surprise(self) -> bool:  # type: ignore[override]  # follows from what it wraps
+        return self.inner.needs_surprise
+
+    @property
+    def needs_observations(self) -> bool:  # type: ignore[override]
+        return self.inner.needs_observations
+
+    def bind(self, model: ModelFacts) -> SegmentMean:
+        return replace(self, inner=self.inner.bind(model), creation=self.creation and self.creation.bind(model))
+
+    def __call__(self, view: CacheView) -> Tensor:
+        assert view.segments is not None
+        counts = view.filled & ~view.protected
+        segment = view.of_tokens(view.segments).long()
+        score = self.inner(view).float().masked_fill(~counts, 0.0)
+        shape = (*score.shape[:2], int(view.segments[-1]) + 1 if len(view.segments) else 1)
+        total = score.new_zeros(shape).scatter_add_(-1, segment, score)
+        size = score.new_zeros(shape).scatter_add_(-1, segment, counts.float()).clamp_min(1.0)
+        mean = (total / size).gather(-1, segment)
+        # The tie-break is below the spread of the means, so it orders slots only within what scored the same.
+        spread = (mean.amax(-1, keepdim=True) - mean.amin(-1, keepdim=True)).clamp_min(1e-12)
+        return mean + 1e-6 * spread * view.token_index / max(1, view.logical_length)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import Policy, check_count
+from agentkv.policies.base import Policy
 from agentkv.policies.registry import register
 from agentkv.policies.scorers import Recency
+from agentkv.policies.shares import check_count
 
 
 @register("streaming-llm")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from agentkv.policies.base import MassRule, Policy, Share, check_count, check_share
+from agentkv.policies.base import Policy
 from agentkv.policies.registry import register
+from agentkv.policies.rules import AttentionRule
 from agentkv.policies.scorers import AttentionMass
+from agentkv.policies.shares import Share, check_count, check_share
 
-LAST_QUERY = MassRule(decay=0.0, gain=1.0, queries=1)
+LAST_QUERY = AttentionRule(decay=0.0, gain=1.0, queries=1)
 
 
 @register("tova")

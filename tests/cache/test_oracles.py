@@ -183,8 +183,9 @@ def test_every_attention_over_int8_equals_attention_over_what_it_stands_for(monk
     session = engine.open_session("conf-kv", 64, fp_window=24, recent=recent, tight=0.5, threshold=0.5, alpha=1.0)
     store, seen = session.cache.store, {"int8": 0, "ragged": 0}
 
-    def checked(query, kv, query_index, scaling, mass_weights=None):
-        out, mass = paged_mixed_attention(query, kv, query_index, scaling, mass_weights)
+    def checked(query, kv, query_index, scaling, **asked):
+        result = paged_mixed_attention(query, kv, query_index, scaling, **asked)
+        out = result.out
         layer = seen["calls"] % 2
         seen["calls"] += 1
         seen["int8"] += kv.code_slots
@@ -205,7 +206,7 @@ def test_every_attention_over_int8_equals_attention_over_what_it_stands_for(monk
             scores = (queries @ keys.T * scaling).masked_fill(held[None, None] > query_index[None, :, None], -math.inf)
             expected = scores.softmax(-1) @ values
             torch.testing.assert_close(out[head * group : (head + 1) * group], expected, rtol=1e-4, atol=1e-4)
-        return out, mass
+        return result
 
     seen["calls"] = 0
     monkeypatch.setattr(adapter, "paged_mixed_attention", checked)

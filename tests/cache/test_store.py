@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentkv.cache.arena import PageArena
 from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
-from agentkv.cache.plan import InvalidPlan, Plan, validate
+from agentkv.cache.plan import InvalidPlan, Plan, Room, validate
 from agentkv.cache.store import KVStore
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError, PoolExhausted
@@ -20,6 +21,7 @@ from agentkv_kernels import dequantize
 LAYOUT = KVLayout(layers=2, kv_heads=3, head_dim=8, dtype=torch.float32, page_slots=4)
 CAPS = SlotCaps(fp=24, code=40)
 DENSE = 32
+FMT = KVFormat.INT8_TOKEN
 
 
 def live_bytes(store: KVStore) -> int:
@@ -27,8 +29,8 @@ def live_bytes(store: KVStore) -> int:
     among its attributes that is not a view of the arena."""
     arena_start = store.arena._bytes.untyped_storage().data_ptr()
     total, pages = 0, set()
-    for owner in (store, store.fp, store.code):
-        for value in vars(owner).values():
+    for values in (vars(store), vars(store.fp), vars(store.code), store.columns):
+        for value in values.values():
             if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() != arena_start:
                 total += value.nbytes
     for region in (store.fp, store.code):
@@ -51,7 +53,7 @@ class Machine:
     """Drives a store and the dictionary side by side."""
 
     def __init__(self, arena: PageArena, seed: int):
-        self.store = KVStore(arena, CAPS, DENSE, with_mass=True)
+        self.store = KVStore(arena, LAYOUT.uniform(CAPS), DENSE, columns=("mass",))
         self.model = Model()
         self.generator = torch.Generator().manual_seed(seed)
         self.tokens = 0
@@ -79,10 +81,10 @@ class Machine:
                     self.model.mass[layer, head, token] = 0.5 * before + float(new[layer, head, slot])
 
     def append(self, n: int) -> None:
-        n = min(n, self.store.fp_cap - self.store.fp_slots)
+        n = min(n, int(self.store.fp_caps.min()) - self.store.fp_slots)
         if n < 1:
             return
-        rows = self.store.append(self.tokens, n)
+        rows = self.store.append(self.tokens, n).rows
         self.write(rows, list(range(self.tokens, self.tokens + n)))
         self.tokens += n
 
@@ -100,7 +102,7 @@ class Machine:
             if in_code[layer, head]:
                 oldest = min(token for token, (_, lossy) in kept.items() if not lossy)
                 kept[oldest] = (kept[oldest][0], True)
-        rows = self.store.overwrite(victims, self.tokens)
+        rows = self.store.overwrite(victims, self.tokens).rows
         self.write(rows, [self.tokens])
         self.tokens += 1
 
@@ -208,16 +210,17 @@ def test_demotion_without_free_pages_leaves_the_cache_whole() -> None:
 
 def test_byte_formula_is_what_the_tensors_hold() -> None:
     arena = PageArena(LAYOUT, 400 * LAYOUT.page_bytes)
-    for with_mass in (False, True):
-        store = KVStore(arena, CAPS, DENSE, with_mass)
+    for columns in ((), ("mass",), ("mass", "creation")):
+        store = KVStore(arena, LAYOUT.uniform(CAPS), DENSE, columns=columns)
         store.append(0, 20)
-        assert store.resident_bytes == LAYOUT.metadata_bytes(SlotCaps(DENSE), with_mass) + LAYOUT.payload_bytes(
-            SlotCaps(20)
-        )
+        dense = LAYOUT.metadata_bytes([SlotCaps(DENSE)], FMT, len(columns))
+        assert store.resident_bytes == dense + LAYOUT.payload_bytes(LAYOUT.uniform(SlotCaps(20)))
         demote = torch.zeros(2, 3, 20, dtype=torch.bool)
         demote[..., :13] = True
         store.apply(Plan(torch.ones_like(demote), demote))
-        expected = LAYOUT.metadata_bytes(CAPS, with_mass) + LAYOUT.payload_bytes(SlotCaps(fp=7, code=13))
+        expected = LAYOUT.metadata_bytes([CAPS], FMT, len(columns)) + LAYOUT.payload_bytes(
+            LAYOUT.uniform(SlotCaps(fp=7, code=13))
+        )
         assert store.resident_bytes == expected == live_bytes(store)
         store.release()
 
@@ -254,17 +257,18 @@ class TestValidate:
         code_slots=2,
         logical_length=3,
         confidence=None,
+        read_keys=lambda: torch.empty(0),
     )
 
     def check(self, keep: list[bool], demote: list[bool] | None = None, most: int = 3, caps: SlotCaps = ROOM) -> None:
         plan = Plan(torch.tensor([[keep]]), None if demote is None else torch.tensor([[demote]]))
-        validate(plan, self.view, most, caps)
+        validate(plan, self.view, Room(np.array([[most]]), None, np.array([caps.fp]), np.array([caps.code])))
 
     @pytest.mark.parametrize("caps", [SlotCaps(0, 3), SlotCaps(1, 1)])
     def test_a_plan_beyond_a_formats_room_is_refused(self, caps: SlotCaps) -> None:
         with pytest.raises(InvalidPlan, match="there is room for"):
             self.check([True, True, True, False], caps=caps)
-        with pytest.raises(InvalidPlan, match="leaves 0 FP and 3 INT8"):
+        with pytest.raises(InvalidPlan, match="leaves 0 FP and 3 quantised"):
             self.check([True, True, True, False], [True, False], caps=SlotCaps(1, 2))
 
     def test_good_plans_pass(self) -> None:
