@@ -1,19 +1,14 @@
-"""Attention over pages of mixed precision, reference implementation.
-
-A layer's cache is two regions per KV head: INT8 slots first, then slots in the model's dtype (FP). Slots are in no
-particular order: RoPE is baked into the keys, and a softmax does not care. What a query may see is decided by the
-token index of each slot, never by where the slot lies.
-"""
+"""Attention over pages of mixed precision, reference implementation."""
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from agentkv_kernels.paged_kv import PagedKV, Regions, read_regions
+from agentkv_kernels.scratch import scratch
 
 # Scores of one tile of queries; small enough to stay in a CPU's last-level cache, where a whole chunk's would not.
 _TILE_ELEMENTS = 1 << 21
@@ -22,38 +17,18 @@ _TILE_ELEMENTS = 1 << 21
 _EXACT_ROWS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PagedKV:
-    """One layer's cache, as views of the arena. H = KV heads, D = head size.
-
-    A *half-page* is the K part or the V part of a page; ``*_halves`` is the whole arena seen in one format, and
-    ``*_index`` names this layer's half-pages, K at 0 and V at 1. Heads that hold fewer slots than ``*_slots`` are
-    padded with slots whose token index is −1.
+class AttentionResult(NamedTuple):
+    """What :func:`paged_mixed_attention` returns; mass and probs are None where they were not asked for.
 
     Attributes:
-        fp_halves: [half-pages, slots per FP page, D] in the model's dtype.
-        fp_index: [2, H, FP pages] integer.
-        fp_slots: FP slots to read per head.
-        code_halves: [half-pages, slots per INT8 page, D] int8.
-        code_index: [2, H, INT8 pages] integer.
-        code_slots: INT8 slots to read per head.
-        scales: [2, H, code_slots] float32: of K, of V.
-        token_index: [H, code_slots + fp_slots] int32, INT8 slots first; −1 marks an empty slot.
-        visible_slots: the first so many slots of every head are filled and older than every query, so that no
-            mask is needed for them.
-        ragged: whether some heads are padded. What a padding slot reads is arbitrary bits, NaN among them.
+        out: [Hq, Sq, D] in the query's dtype.
+        mass: [H, code_slots + fp_slots] float32.
+        probs: [Hq, min(probs_of, Sq), code_slots + fp_slots] float32.
     """
 
-    fp_halves: Tensor
-    fp_index: Tensor
-    fp_slots: int
-    code_halves: Tensor
-    code_index: Tensor
-    code_slots: int
-    scales: Tensor
-    token_index: Tensor
-    visible_slots: int
-    ragged: bool = False
+    out: Tensor
+    mass: Tensor | None
+    probs: Tensor | None
 
 
 def paged_mixed_attention(
@@ -62,21 +37,30 @@ def paged_mixed_attention(
     query_index: Tensor,
     scaling: float,
     mass_weights: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None]:
+    *,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    window: int | None = None,
+    probs_of: int = 0,
+) -> AttentionResult:
     """Softmax attention of ``query`` over one layer's pages.
 
-    Scales of INT8 slots are folded into the scores and the probabilities, so no dequantised tile is formed.
+    Scales per token are folded into the scores and the probabilities, those per channel into the keys. Several sessions
+    of equal slot counts (padded where need be) make one call as further heads.
 
     Args:
         query: [Hq, Sq, D] in the model's dtype; query head h reads KV head h // (Hq / H).
-        kv: the layer's pages, the queries' own tokens included.
-        query_index: [Sq] int32, token index of each query: it sees slots whose token index is at most its own.
+        kv: the layer's pages, the queries' own tokens included. Every query must see at least one slot.
+        query_index: [Sq] or [H, Sq] int32, token index of each query: it sees slots whose token index is at most its
+            own.
         scaling: multiplies the scores.
-        mass_weights: [m ≤ Sq] float32, or None. If given, the second result is the attention mass of each slot:
+        mass_weights: [m ≤ Sq] float32, or None. If given, the result has the attention mass of each slot:
             probabilities summed over the group's query heads and, with these weights, over the last m queries.
-
-    Returns:
-        out [Hq, Sq, D] in the query's dtype, and mass [H, code_slots + fp_slots] float32 or None.
+        softcap: bounds the scaled scores s softly to softcap · tanh(s / softcap) (Gemma 2).
+        sinks: [Hq], a further logit per query head, whose probability goes nowhere (gpt-oss). Probabilities and mass
+            then sum to less than one.
+        window: a query at token index t sees only slots with a token index above t − window, ``visible_slots`` or not.
+        probs_of: the result has the probabilities of so many last queries.
     """
     heads, slots = kv.token_index.shape
     q_heads, n_queries, head_dim = query.shape
@@ -84,83 +68,78 @@ def paged_mixed_attention(
     # GQA packed: the group's heads and queries are the rows of one matrix product per KV head.
     score_dtype = torch.promote_types(query.dtype, torch.float32) if group * n_queries <= _EXACT_ROWS else query.dtype
     packed = (query.to(score_dtype) * scaling).view(heads, group, n_queries, head_dim)
-    out = torch.empty(heads, group, n_queries, head_dim, dtype=query.dtype, device=query.device)
-    regions = _read_regions(kv, score_dtype, query.dtype)
+    query_index = query_index.view(-1, 1, n_queries, 1)
+    outs = []
     mass = None if mass_weights is None else torch.zeros(heads, slots, device=query.device)
+    kept = torch.empty(heads, group, min(probs_of, n_queries), slots, device=query.device) if probs_of else None
+    regions = read_regions(kv, score_dtype, query.dtype)
 
     tile = max(1, _TILE_ELEMENTS // (q_heads * slots))
     for start in range(0, n_queries, tile):
         chosen = slice(start, min(start + tile, n_queries))
         rows = packed[:, :, chosen].reshape(heads, -1, head_dim)
-        scores = _scores(rows, regions, kv)
-        _mask_hidden(scores.view(heads, group, -1, slots), kv, query_index[chosen])
-        probs = torch.softmax(scores, dim=-1, out=_scratch("probs", scores.shape, scores))
+        scores = _scores(rows, regions).view(heads, group, -1, slots)
+        if softcap is not None:
+            scores.div_(softcap).tanh_().mul_(softcap)
+        _mask_hidden(scores, kv, query_index[:, :, chosen], window)
+        probs = torch.softmax(scores, dim=-1, out=scratch("probs", scores.shape, score_dtype, query.device))
+        if sinks is not None:
+            _yield_to_sinks(probs, scores, sinks)
         if mass is not None and mass_weights is not None:
-            _add_mass(mass, probs.view(heads, group, -1, slots), mass_weights, n_queries - chosen.start)
-        out[:, :, chosen] = _weighted_values(probs, regions, kv).view(heads, group, -1, head_dim)
-    return out.view(q_heads, n_queries, head_dim), mass
+            _add_mass(mass, probs, mass_weights, n_queries - start)
+        if kept is not None:
+            _keep_last(kept, probs, n_queries - start)
+        outs.append(_weighted_values(probs.flatten(1, 2), regions).view(q_heads, -1, head_dim))
+    return AttentionResult(torch.cat(outs, dim=1), mass, None if kept is None else kept.flatten(0, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Regions:
-    """Keys (in the scores' dtype) and values (in the model's) of a layer, each [H, slots, D]; codes stay unscaled."""
-
-    fp_keys: Tensor
-    fp_values: Tensor
-    code_keys: Tensor | None
-    code_values: Tensor | None
-
-
-def _read_regions(kv: PagedKV, key_dtype: torch.dtype, value_dtype: torch.dtype) -> _Regions:
-    fp_keys = _gather(kv.fp_halves, kv.fp_index[0], kv.fp_slots, "fp_keys").to(key_dtype)
-    fp_values = _gather(kv.fp_halves, kv.fp_index[1], kv.fp_slots, "fp_values")
-    if kv.ragged:  # a probability of zero does not silence a NaN
-        fp_values.masked_fill_((kv.token_index[:, kv.code_slots :] < 0).unsqueeze(-1), 0.0)
-    if not kv.code_slots:
-        return _Regions(fp_keys, fp_values, None, None)
-    code_keys = _gather(kv.code_halves, kv.code_index[0], kv.code_slots, "code_keys").to(key_dtype)
-    code_values = _gather(kv.code_halves, kv.code_index[1], kv.code_slots, "code_values").to(value_dtype)
-    return _Regions(fp_keys, fp_values, code_keys, code_values)
-
-
-def _gather(halves: Tensor, index: Tensor, slots: int, name: str) -> Tensor:
-    """[H, slots, D] out of half-pages [N, P, D] named by index [H, pages]."""
-    heads, pages = index.shape
-    _, per_page, head_dim = halves.shape
-    target = _scratch(name, (heads * pages, per_page, head_dim), halves)
-    torch.index_select(halves, 0, index.reshape(-1), out=target)
-    return target.view(heads, pages * per_page, head_dim)[:, :slots]
-
-
-def _scores(rows: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
-    """[H, rows, slots] in the rows' dtype, INT8 slots first."""
+def _scores(rows: Tensor, regions: Regions) -> Tensor:
+    """[H, rows, slots] in the rows' dtype, codes first."""
     heads, n_rows, _ = rows.shape
     fp_keys = regions.fp_keys.transpose(1, 2)
+    fp_slots = fp_keys.shape[2]
     if regions.code_keys is None:
-        return torch.bmm(rows, fp_keys, out=_scratch("scores", (heads, n_rows, kv.fp_slots), rows))
-    scores = _scratch("scores", (heads, n_rows, kv.code_slots + kv.fp_slots), rows)
+        return torch.bmm(rows, fp_keys, out=scratch("scores", (heads, n_rows, fp_slots), rows.dtype, rows.device))
+    code_slots = regions.code_keys.shape[1]
+    scores = scratch("scores", (heads, n_rows, code_slots + fp_slots), rows.dtype, rows.device)
     by_code = torch.bmm(rows, regions.code_keys.transpose(1, 2))
-    torch.mul(by_code, kv.scales[0].unsqueeze(1), out=scores[..., : kv.code_slots])
-    scores[..., kv.code_slots :] = torch.bmm(rows, fp_keys)
+    if regions.key_scales is None:
+        scores[..., :code_slots] = by_code
+    else:
+        torch.mul(by_code, regions.key_scales.unsqueeze(1), out=scores[..., :code_slots])
+    scores[..., code_slots:] = torch.bmm(rows, fp_keys)
     return scores
 
 
-def _weighted_values(probs: Tensor, regions: _Regions, kv: PagedKV) -> Tensor:
+def _weighted_values(probs: Tensor, regions: Regions) -> Tensor:
     """[H, rows, D] in the values' dtype from probabilities [H, rows, slots]."""
     dtype = regions.fp_values.dtype
-    if regions.code_values is None:
+    if regions.code_values is None or regions.value_scales is None:
         return torch.bmm(probs.to(dtype), regions.fp_values)
-    folded = (probs[..., : kv.code_slots] * kv.scales[1].unsqueeze(1)).to(dtype)
-    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., kv.code_slots :].to(dtype), regions.fp_values)
+    code_slots = regions.code_values.shape[1]
+    folded = (probs[..., :code_slots] * regions.value_scales.unsqueeze(1)).to(dtype)
+    return torch.bmm(folded, regions.code_values) + torch.bmm(probs[..., code_slots:].to(dtype), regions.fp_values)
 
 
-def _mask_hidden(scores: Tensor, kv: PagedKV, query_index: Tensor) -> None:
-    """Set to −inf, in place, what a query must not see: empty slots and its own future. scores [H, G, Sq, slots]."""
-    if kv.visible_slots == scores.shape[-1]:
+def _mask_hidden(scores: Tensor, kv: PagedKV, query_index: Tensor, window: int | None) -> None:
+    """Set to −inf, in place, what a query must not see: empty slots, its own future, what lies before its window.
+
+    scores [H, G, Sq, slots], query_index [1 or H, 1, Sq, 1].
+    """
+    first = kv.visible_slots if window is None else 0
+    if first == scores.shape[-1]:
         return
-    slots = kv.token_index[:, None, None, kv.visible_slots :]
-    hidden = (slots > query_index[:, None]) | (slots < 0)
-    scores[..., kv.visible_slots :].masked_fill_(hidden, float("-inf"))
+    slots = kv.token_index[:, None, None, first:]
+    too_old = slots < 0 if window is None else slots <= (query_index - window).clamp_min(-1)
+    scores[..., first:].masked_fill_((slots > query_index) | too_old, float("-inf"))
+
+
+def _yield_to_sinks(probs: Tensor, scores: Tensor, sinks: Tensor) -> None:
+    """Give each head's sink its share of the softmax, in place: probs and scores [H, G, Sq, slots], sinks [Hq]."""
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    # The log of the softmax's denominator is any score less its log-probability; at the largest, both are exact.
+    denominator = scores.amax(-1, keepdim=True).to(exact) - probs.amax(-1, keepdim=True).to(exact).log()
+    probs.mul_(torch.sigmoid(denominator - sinks.view(*scores.shape[:2], 1, 1)))
 
 
 def _add_mass(mass: Tensor, probs: Tensor, weights: Tensor, queries_left: int) -> None:
@@ -168,31 +147,19 @@ def _add_mass(mass: Tensor, probs: Tensor, weights: Tensor, queries_left: int) -
 
     ``weights`` belong to the last queries of all; ``queries_left`` counts from the tile's first query to the end.
     """
-    skipped = max(0, queries_left - len(weights))
-    if skipped >= probs.shape[2]:
-        return
-    first = len(weights) - (queries_left - skipped)
-    tile_weights = weights[first : first + probs.shape[2] - skipped].to(probs.dtype)
-    mass += torch.einsum("hgqs,q->hs", probs[:, :, skipped:], tile_weights).float()
+    of_tile, of_last = _last_queries(probs.shape[2], queries_left, len(weights))
+    tile_weights = weights[of_last].to(probs.dtype)
+    mass += torch.matmul(tile_weights, probs[:, :, of_tile]).sum(1, dtype=mass.dtype)
 
 
-class _Buffers(threading.local):
-    def __init__(self) -> None:
-        self.by_use: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+def _keep_last(kept: Tensor, probs: Tensor, queries_left: int) -> None:
+    """Copy what ``kept`` [H, G, m, slots], the probabilities of the last m queries of all, wants of a tile's."""
+    of_tile, of_last = _last_queries(probs.shape[2], queries_left, kept.shape[2])
+    kept[:, :, of_last] = probs[:, :, of_tile]
 
 
-_buffers = _Buffers()
-
-
-def _scratch(use: str, shape: Sequence[int], like: Tensor) -> Tensor:
-    """A buffer of this thread, valid until the next request for the same use.
-
-    Fresh memory of several MiB costs more in page faults than the arithmetic that fills it.
-    """
-    key = (use, like.dtype, like.device)
-    size = math.prod(shape)
-    buffer = _buffers.by_use.get(key)
-    if buffer is None or buffer.numel() < size:
-        with torch.inference_mode(False):  # usable outside inference mode too
-            buffer = _buffers.by_use[key] = torch.empty(size, dtype=like.dtype, device=like.device)
-    return buffer[:size].view(*shape)
+def _last_queries(tile: int, queries_left: int, last: int) -> tuple[slice, slice]:
+    """Where a tile's queries and the last so many of all meet: as a slice of the tile's, and one of the last."""
+    skipped = min(tile, max(0, queries_left - last))
+    first = max(0, last - queries_left)
+    return slice(skipped, tile), slice(first, first + tile - skipped)
