@@ -99,7 +99,7 @@ class Engine:
         return min(_POOL_WINDOWS * full_bytes(self.layout, self.context_window), int(_POOL_SHARE * free))
 
     def open_session(
-        self, policy: str = "full", budget: BudgetLike = None, *, prefill: Prefill = "chunked", **options: object
+        self, policy: str = "full", budget: BudgetLike = None, *, prefill: Prefill = "chunked", **options: Any
     ) -> Session:
         """A new, empty session.
 

@@ -4,7 +4,7 @@ from agentkv_kernels.attention import AttentionResult, paged_mixed_attention
 from agentkv_kernels.confidence import ConfidenceTerms, confidence_terms
 from agentkv_kernels.formats import KVFormat
 from agentkv_kernels.paged_kv import PagedKV
-from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel, quantize_int8
+from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel
 
 __all__ = [
     "AttentionResult",
@@ -17,5 +17,4 @@ __all__ = [
     "paged_mixed_attention",
     "quantize",
     "quantize_channel",
-    "quantize_int8",
 ]

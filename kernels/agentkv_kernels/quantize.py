@@ -82,8 +82,3 @@ def decode(codes: Tensor, fmt: KVFormat, out: Tensor) -> Tensor:
     bits.bitwise_left_shift_(20).bitwise_and_(_SIGN_EXPONENT_MANTISSA)
     exact.mul_(2.0**120)
     return out if exact is out else out.copy_(exact)
-
-
-def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`quantize` to INT8_TOKEN."""
-    return quantize(x, KVFormat.INT8_TOKEN)
