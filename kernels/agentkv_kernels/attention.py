@@ -45,8 +45,8 @@ def paged_mixed_attention(
 ) -> AttentionResult:
     """Softmax attention of ``query`` over one layer's pages.
 
-    Scales per token are folded into the scores and the probabilities, those per channel into the keys. Several sessions
-    of equal slot counts (padded where need be) make one call as further heads.
+    Scales per token are folded into the scores and the probabilities, those per channel into the keys. A batch of
+    sessions is one call: their heads are further heads, padded to equal slot counts.
 
     Args:
         query: [Hq, Sq, D] in the model's dtype; query head h reads KV head h // (Hq / H).
@@ -67,7 +67,7 @@ def paged_mixed_attention(
     group = q_heads // heads
     # GQA packed: the group's heads and queries are the rows of one matrix product per KV head.
     score_dtype = torch.promote_types(query.dtype, torch.float32) if group * n_queries <= _EXACT_ROWS else query.dtype
-    packed = (query.to(score_dtype) * scaling).view(heads, group, n_queries, head_dim)
+    packed = (query.to(score_dtype) * (scaling / (softcap or 1.0))).view(heads, group, n_queries, head_dim)
     query_index = query_index.view(-1, 1, n_queries, 1)
     outs = []
     mass = None if mass_weights is None else torch.zeros(heads, slots, device=query.device)
@@ -80,7 +80,7 @@ def paged_mixed_attention(
         rows = packed[:, :, chosen].reshape(heads, -1, head_dim)
         scores = _scores(rows, regions).view(heads, group, -1, slots)
         if softcap is not None:
-            scores.div_(softcap).tanh_().mul_(softcap)
+            scores.tanh_().mul_(softcap)  # the query is divided by it already
         _mask_hidden(scores, kv, query_index[:, :, chosen], window)
         probs = torch.softmax(scores, dim=-1, out=scratch("probs", scores.shape, score_dtype, query.device))
         if sinks is not None:
@@ -139,7 +139,8 @@ def _yield_to_sinks(probs: Tensor, scores: Tensor, sinks: Tensor) -> None:
     exact = torch.promote_types(scores.dtype, torch.float32)
     # The log of the softmax's denominator is any score less its log-probability; at the largest, both are exact.
     denominator = scores.amax(-1, keepdim=True).to(exact) - probs.amax(-1, keepdim=True).to(exact).log()
-    probs.mul_(torch.sigmoid(denominator - sinks.view(*scores.shape[:2], 1, 1)))
+    share = torch.sigmoid(denominator - sinks.view(*scores.shape[:2], 1, 1))
+    probs.mul_(share.to(probs.dtype))  # of one dtype: torch multiplies mixed ones up to 30 times slower
 
 
 def _add_mass(mass: Tensor, probs: Tensor, weights: Tensor, queries_left: int) -> None:
