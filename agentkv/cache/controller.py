@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agentkv.cache import copies
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import DENSE_CHUNK, Limits
 from agentkv.cache.facts import LedgerFacts, Span, protected_ranges
@@ -364,7 +365,7 @@ class CacheController:
     def state(self) -> CacheState:
         """A copy of it all."""
         return CacheState(
-            snapshot=self.store.snapshot(),
+            snapshot=copies.snapshot(self.store),
             facts=self.facts.copy(),
             logical_length=self.logical_length,
             confidence=self.confidence,
@@ -376,7 +377,7 @@ class CacheController:
 
     def load(self, state: CacheState) -> None:
         """Take over a copy; the store must be empty. Raises PoolExhausted, leaving it empty."""
-        self.store.load(state.snapshot)
+        copies.load(self.store, state.snapshot)
         self.facts = state.facts.copy()
         self.logical_length = state.logical_length
         self.confidence = state.confidence

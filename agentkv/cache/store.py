@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentkv.cache.arena import DUMMY_PAGE, PageArena
+from agentkv.cache.arena import PageArena
+from agentkv.cache.demotion import decode_keys, demote_into, stage, write_staged
 from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
-from agentkv.cache.snapshot import RegionContent, Snapshot
 from agentkv.errors import PoolExhausted
-from agentkv_kernels import PagedKV, dequantize, dequantize_channel, quantize, quantize_channel
+from agentkv_kernels import PagedKV
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""
@@ -54,6 +54,8 @@ class KVStore:
         code_cap: slots of the code region in the metadata, 0 before the first demotion.
         fp_caps: [L] the most FP slots of a head for now.
         token_index: [L, H, code_cap + FP capacity] int32; −1 where the slot is empty.
+        rope_pos: int32, of the same shape: the position in a slot's key; None while it is the token index.
+        position_offset: token index minus position of new tokens.
         columns: by name, of the same shape.
         scales: [L, 2, H, code_cap] float32: of K and of V.
         channel_scales: [L, H, code pages, D] float32 of K, where the format has one scale per channel; else no pages.
@@ -82,6 +84,8 @@ class KVStore:
         self.code = Region(arena, code_format, 0)
         shape = (layout.layers, layout.kv_heads, self._fp_capacity)
         self.token_index = torch.full(shape, -1, dtype=torch.int32, device=arena.device)
+        self.rope_pos: Tensor | None = None
+        self.position_offset = 0
         self.columns = {name: torch.zeros(shape, device=arena.device) for name in columns}
         self.scales = torch.zeros(layout.layers, 2, layout.kv_heads, 0, device=arena.device)
         self.channel_scales = torch.zeros(layout.layers, layout.kv_heads, 0, layout.head_dim, device=arena.device)
@@ -113,10 +117,16 @@ class KVStore:
     def mass(self) -> Tensor | None:
         return self.columns.get("mass")
 
+    @property
+    def slot_metadata(self) -> dict[str, Tensor]:
+        """What is kept per slot, by name: [L, H, capacity], quantised slots first."""
+        positions = {} if self.rope_pos is None else {"rope_pos": self.rope_pos}
+        return {"token_index": self.token_index} | positions | self.columns
+
     def tensors(self) -> list[Tensor]:
         """The session's live tensors beside its pages."""
         tables = [self.fp.half_index, self.code.half_index]
-        return [self.token_index, self.scales, self.channel_scales, *tables, *self.columns.values()]
+        return [*self.slot_metadata.values(), self.scales, self.channel_scales, *tables]
 
     @property
     def page_bytes_held(self) -> int:
@@ -170,13 +180,8 @@ class KVStore:
         if self.code_slots:
             slots = torch.arange(self.code_slots, device=self.arena.device).expand(shape)
             codes = self.code.rows[self.code.rows_of(slots)[:, 0]]
-            scales = self.scales[:, 0, :, : self.code_slots]
-            if self.code_format is KVFormat.INT8_CHANNEL:
-                pages = self.channel_scales[:, :, : self.code_slots // self.code.page_slots]
-                old = dequantize_channel(codes.unflatten(2, (-1, self.code.page_slots)), pages, torch.float32)
-                old = old.flatten(2, 3)
-            else:
-                old = dequantize(codes, scales, self.code_format, torch.float32)
+            channels = self.channel_scales[:, :, : self.code_slots // self.code.page_slots]
+            old = decode_keys(codes, self.scales[:, 0, :, : self.code_slots], channels, self.code_format)
             keys = torch.cat([old, keys], dim=2)
         return keys.masked_fill(self.in_use(self.token_index).unsqueeze(-1) < 0, 0.0)
 
@@ -196,6 +201,8 @@ class KVStore:
         slots = torch.from_numpy(start).to(self.arena.device).unsqueeze(-1) + steps
         tokens = (steps + first_token).to(torch.int32).expand_as(slots)
         self.token_index.scatter_(-1, slots + self.code_cap, tokens)
+        if self.rope_pos is not None:
+            self.rope_pos.scatter_(-1, slots + self.code_cap, tokens - self.position_offset)
         return Placement(self.fp.rows_of(slots), slots + self.code_cap)
 
     def overwrite(self, victims: Tensor, token: int, grow: np.ndarray | None = None) -> Placement:
@@ -224,33 +231,17 @@ class KVStore:
             fp_tokens = self.token_index[..., self.code_cap : self.code_cap + fp_slots]
             oldest = fp_tokens.masked_fill(fp_tokens < 0, _NEVER).argmin(-1)
             in_code = fp_victim < 0 if grows is None else (fp_victim < 0) & ~grows
-            self._demote_into(victims, oldest, in_code)
+            demote_into(self, victims, oldest, in_code)
             fp_victim = torch.where(in_code, oldest, fp_victim)
         if grows is not None:
             fp_victim = torch.where(grows, end, fp_victim)
         slot = (fp_victim + self.code_cap).unsqueeze(-1)
         self.token_index.scatter_(-1, slot, token)
+        if self.rope_pos is not None:
+            self.rope_pos.scatter_(-1, slot, token - self.position_offset)
         for column in self.columns.values():
             column.scatter_(-1, slot, 0.0)
         return Placement(self.fp.rows_of(fp_victim.unsqueeze(-1)), slot)
-
-    def _demote_into(self, victims: Tensor, oldest: Tensor, chosen: Tensor) -> None:
-        """Quantise FP slot oldest[l, h] into code slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
-        source = self.fp.rows_of(oldest.unsqueeze(-1)).squeeze(-1)  # [L, 2, H]
-        codes, scales = quantize(self.fp.rows[source], self.code_format)
-        code_slot = victims.clamp_max(self.code_slots - 1).unsqueeze(-1)
-        target = self.code.rows_of(code_slot).squeeze(-1)
-        # Heads that demote nothing write to the dummy page: shapes stay fixed and no host decision is needed.
-        dummy_row = 2 * DUMMY_PAGE * self.code.page_slots
-        target = torch.where(chosen.unsqueeze(1), target, dummy_row)
-        self.code.rows.index_copy_(0, target.flatten(), codes.flatten(0, -2))
-        both = code_slot.unsqueeze(1).expand(-1, 2, -1, -1)
-        kept = self.scales.gather(-1, both)
-        self.scales.scatter_(-1, both, torch.where(chosen[:, None, :, None], scales.unsqueeze(-1), kept))
-        fp_slot = (oldest + self.code_cap).unsqueeze(-1)
-        for meta in self._slot_metadata():
-            moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, code_slot))
-            meta.scatter_(-1, code_slot, moved)
 
     def set_column(self, name: str, slots: Tensor, values: Tensor) -> None:
         """Write a column of new slots: slots, values [L, H, n]."""
@@ -290,13 +281,13 @@ class KVStore:
         fp_counts, code_counts = _count(keep_fp), _count(keep_code)
         grown = code_counts if demote is None else code_counts + _count(demote)
         self._check_pages(fp_counts, grown)
-        staged = None if demote is None else self._stage(demote)
+        staged = None if demote is None else stage(self, demote)
         self._compact(self.fp, self.code_cap, keep_fp, fp_counts)
         self._compact(self.code, 0, keep_code, code_counts)
         if staged is not None:
             self._open_code_region()
             self.code.resize(grown)
-            self._write_staged(staged, code_counts)
+            write_staged(self, staged, code_counts)
         self._note_peak()
         self._narrow_fp()
 
@@ -308,41 +299,6 @@ class KVStore:
                 f"the KV pool is full: quantising needs {wanted - available} more pages of "
                 f"{self.arena.layout.page_bytes} bytes; close idle sessions or enlarge kv_pool"
             )
-
-    def _stage(self, demote: Tensor) -> _Staged:
-        """What is to be quantised, in row-major order of (layer, head, slot)."""
-        layer, head, slot = demote.nonzero(as_tuple=True)
-        vectors = self.fp.rows[self.fp.rows_at(layer, head, slot)]  # [m, 2, D]
-        codes, scales, channels = self._quantise(vectors)
-        where = (layer, head, slot + self.code_cap)
-        meta = [meta[where] for meta in self._slot_metadata()]
-        return _Staged(layer, head, codes, scales, channels, meta, demote.sum(-1))
-
-    def _quantise(self, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Codes [m, 2, D], scales [m, 2], and key scales [pages, D] where they are per channel."""
-        if self.code_format is not KVFormat.INT8_CHANNEL:
-            codes, scales = quantize(vectors, self.code_format)
-            return codes, scales, self.channel_scales.new_zeros(0, vectors.shape[-1])
-        per_page = self.code.page_slots
-        assert len(vectors) % per_page == 0, "a page with scales per channel is filled at once"
-        keys, channels = quantize_channel(vectors[:, 0].unflatten(0, (-1, per_page)))
-        values, scales = quantize(vectors[:, 1], KVFormat.INT8_TOKEN)
-        return torch.stack((keys.flatten(0, 1), values), dim=1), scales.unsqueeze(1).expand(-1, 2), channels
-
-    def _write_staged(self, staged: _Staged, first_slot: np.ndarray) -> None:
-        layer, head = staged.layer, staged.head
-        # The k-th demoted slot of a head goes to that head's code slot first_slot + k.
-        begins = staged.per_head.flatten().cumsum(0) - staged.per_head.flatten()
-        rank = torch.arange(len(layer), device=layer.device) - begins[layer * staged.per_head.shape[1] + head]
-        slot = torch.from_numpy(first_slot).to(layer.device)[layer, head] + rank
-        self.code.rows.index_copy_(0, self.code.rows_at(layer, head, slot).flatten(), staged.codes.flatten(0, 1))
-        self.scales[layer, :, head, slot] = staged.scales
-        for meta, values in zip(self._slot_metadata(), staged.meta, strict=True):
-            meta[layer, head, slot] = values
-        if len(staged.channels):
-            first = slice(None, None, self.code.page_slots)
-            page = slot[first] // self.code.page_slots
-            self.channel_scales[layer[first], head[first], page] = staged.channels
 
     def _compact(self, region: Region, offset: int, keep: Tensor, counts: np.ndarray) -> None:
         """Move the last kept slots of each head into its holes, then give tail pages back.
@@ -362,12 +318,15 @@ class KVStore:
             from_rows = region.rows_at(layer, head, source).flatten()
             to_rows = region.rows_at(layer, head, target).flatten()
             region.rows.index_copy_(0, to_rows, region.rows[from_rows])
-            for meta in self._slot_metadata():
+            for meta in self.slot_metadata.values():
                 meta[layer, head, target + offset] = meta[layer, head, source + offset]
             if region is self.code:
                 self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
         width = keep.shape[-1]
         self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
+                if self.code_format is KVFormat.INT8_CHANNEL:  # whole pages left, so whole pages move
+                    pages = self.channel_scales[layer, head, source // region.page_slots]
+                    self.channel_scales[layer, head, target // region.page_slots] = pages
         for column in self.columns.values():
             column[..., offset : offset + width].masked_fill_(~inside, 0.0)
         region.resize(counts)
@@ -410,52 +369,29 @@ class KVStore:
         self.code.set_capacity(code)
         self.code_cap, self.fp_caps, self._fp_capacity = code, self._final_fp_caps, fp
 
-    def _slot_metadata(self) -> tuple[Tensor, ...]:
-        return (self.token_index, *self.columns.values())
-
     def _relay(self, arrange: Callable[[Tensor, Callable[[int], Tensor]], Tensor]) -> None:
         """Rebuild each slot metadata tensor: arrange(old, empty) with empty(n) making n empty slots."""
         shape = self.token_index.shape[:-1]
         self.token_index = arrange(self.token_index, lambda n: self.token_index.new_full((*shape, n), -1))
         for name, column in self.columns.items():
             self.columns[name] = arrange(column, lambda n, like=column: like.new_zeros((*shape, n)))  # type: ignore[misc]
+        if (positions := self.rope_pos) is not None:
+            self.rope_pos = arrange(positions, lambda n: positions.new_zeros((*shape, n)))
 
     def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
 
-    # --- copies --------------------------------------------------------------------------------------------------
+    # --- all at once ---------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
-        """A copy of every filled slot."""
-        fp, code = (self._content(region) for region in (self.fp, self.code))
-        channels = self.channel_scales[self._channel_pages()]
-        return Snapshot(fp, code, channels)
-
-    def _content(self, region: Region) -> RegionContent:
-        layer, head, slot = _filled(region)
-        at = (layer, head, slot + self._offset(region))
-        meta = {"token_index": self.token_index[at]} | {name: column[at] for name, column in self.columns.items()}
-        scales = self.scales[layer, :, head, slot] if region is self.code else self.scales.new_zeros(0, 2)
-        vectors = region.rows[region.rows_at(layer, head, slot)]
-        return RegionContent(torch.from_numpy(region.used.copy()), vectors, scales, meta)
-
-    def _offset(self, region: Region) -> int:
+    def offset(self, region: Region) -> int:
         """Where a region's slots begin in the metadata."""
         return self.code_cap if region is self.fp else 0
 
-    def _channel_pages(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Layer, head and page of every held page whose key scales are per channel."""
-        pages = self.code.held if self.code_format is KVFormat.INT8_CHANNEL else np.zeros_like(self.code.held)
-        held = torch.from_numpy(pages).to(self.arena.device).unsqueeze(-1)
-        layer, head, page = (torch.arange(self.channel_scales.shape[2], device=held.device) < held).nonzero(
-            as_tuple=True
-        )
-        return layer, head, page
+    def reserve(self, fp_used: np.ndarray, code_used: np.ndarray) -> None:
+        """Take room for so many slots of each head, [L, H], in an empty store.
 
-    def load(self, snapshot: Snapshot) -> None:
-        """Fill an empty store. Raises PoolExhausted, leaving it empty, if pages are lacking."""
-        snapshot = snapshot.to(self.arena.device)
-        fp_used, code_used = snapshot.fp.used.numpy(), snapshot.code.used.numpy()
+        Raises PoolExhausted, leaving it empty, if pages are lacking.
+        """
         if code_used.any():
             self._open_code_region()
         self._enlarge_fp(int(fp_used.max()))
@@ -465,44 +401,19 @@ class KVStore:
         except PoolExhausted:
             self.release()
             raise
-        for region, content in ((self.fp, snapshot.fp), (self.code, snapshot.code)):
-            layer, head, slot = _filled(region)
-            region.rows[region.rows_at(layer, head, slot)] = content.vectors
-            at = (layer, head, slot + self._offset(region))
-            self.token_index[at] = content.meta["token_index"]
-            for name, column in self.columns.items():
-                column[at] = content.meta[name]
-            if region is self.code:
-                self.scales[layer, :, head, slot] = content.scales
-        self.channel_scales[self._channel_pages()] = snapshot.channel_scales
         self._note_peak()
 
     def release(self) -> None:
         """Give every page back; the store is empty afterwards."""
+    def open_positions(self) -> None:
+        """From now on every slot's position is kept beside its token index."""
+        if self.rope_pos is None:
+            self.rope_pos = self.token_index - self.position_offset
+            self._note_peak()
+
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
         self.code.resize(nothing)
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """m slots on their way into the code region: codes [m, 2, D], scales [m, 2], channels [pages, D]."""
-
-    layer: Tensor
-    head: Tensor
-    codes: Tensor
-    scales: Tensor
-    channels: Tensor
-    meta: list[Tensor]
-    per_head: Tensor
-
-
-def _filled(region: Region) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer, head and slot of every filled slot, in row-major order; three [m] int64."""
-    used = torch.from_numpy(region.used).to(region.rows.device)
-    inside = torch.arange(region.max_used, device=used.device) < used.unsqueeze(-1)
-    layer, head, slot = inside.nonzero(as_tuple=True)
-    return layer, head, slot
 
 
 def _count(mask: Tensor) -> np.ndarray:
