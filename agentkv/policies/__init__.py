@@ -1,6 +1,6 @@
 """KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
 
-from agentkv.policies import conf_kv, full, h2o, random, streaming_llm, tova, window
+from agentkv.policies import conf_kv, full, h2o, quantize_only, random, streaming_llm, tova, window
 from agentkv.policies.base import Policy
 from agentkv.policies.registry import build, describe, names, register
 
@@ -12,6 +12,7 @@ __all__ = [
     "full",
     "h2o",
     "names",
+    "quantize_only",
     "random",
     "register",
     "streaming_llm",

@@ -12,11 +12,12 @@ from torch import Tensor
 from agentkv.cache.facts import Role
 from agentkv.cache.formats import KVFormat
 from agentkv.cache.view import CacheView
+from agentkv.errors import AgentKVError
 from agentkv.policies.allocators import Allocator, Uniform
 from agentkv.policies.precision import Precision
 from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
 from agentkv.policies.shares import Share, as_slots
-from agentkv.policies.triggers import EachToken, Trigger
+from agentkv.policies.triggers import Block, Confidence, EachToken, Trigger
 
 if TYPE_CHECKING:
     from typing import Self
@@ -63,6 +64,9 @@ class Policy:
         protect: whose words are never evicted; of observations the newest.
         whole_observations: an observation that loses a slot loses all of them.
         options: what the policy was built with, for reports and session files.
+        builder: the registered name that builds it with these options, where that is another one than ``name``.
+
+    Raises AgentKVError for parts that do not go together.
     """
 
     name: str
@@ -75,6 +79,43 @@ class Policy:
     protect: tuple[Role, ...] = ()
     whole_observations: bool = False
     options: Mapping[str, object] = field(default_factory=dict)
+    builder: str = ""
+
+    def __post_init__(self) -> None:
+        conflict = self._conflict()
+        if conflict:
+            raise AgentKVError(f"{self.name}: {conflict}")
+
+    def _conflict(self) -> str | None:
+        """Why parts that are each right make no policy together, beginning with the part to change."""
+        precision, mass = self.precision, self.mass
+        if precision is not None and self.evicts:
+            if precision.format is KVFormat.INT8_CHANNEL:
+                return (
+                    "precision: with a scale per channel the tokens of a page share it and none can be evicted; use "
+                    "format int8 or fp8, or a policy that evicts nothing"
+                )
+            if self.allocator.global_total:
+                return (
+                    "allocator: heads that compete for one total hold no fixed share of quantised slots; use another "
+                    "allocator or no precision"
+                )
+        if precision is not None and precision.rule is not None:
+            if not isinstance(mass, precision.rule):
+                return "precision: it reads statistics of layers that only ARKV's scorer collects; use scorer arkv"
+            if not isinstance(self.trigger, Block):
+                return "trigger: precision by score is decided when a block is freed; use trigger block"
+        if mass is not None and mass.resets and isinstance(self.trigger, EachToken | Confidence):
+            return (
+                "trigger: an observation window begins anew when slots are freed, and this trigger frees them token by "
+                "token; use trigger block"
+            )
+        return None
+
+    @property
+    def registered(self) -> str:
+        """The name under which the registry builds this policy from its options."""
+        return self.builder or self.name
 
     @property
     def evicts(self) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
 from agentkv.cache.view import CacheView
+from agentkv.policies.rules import AttentionRule
 from agentkv.policies.shares import Share, as_slots
 
 
@@ -18,6 +19,11 @@ class Precision(Protocol):
 
     @property
     def format(self) -> KVFormat: ...
+
+    @property
+    def rule(self) -> type[AttentionRule] | None:
+        """The kind of attention rule whose statistics of layers it reads, or None if it reads none."""
+        ...
 
     def caps(self, slots: int, chunk: int, layout: KVLayout) -> SlotCaps:
         """Room that a head of ``slots`` slots needs in each format, if up to ``chunk`` tokens arrive at once."""
@@ -53,6 +59,7 @@ class AgePrecision:
     fp_window: Share = 1 / 16
     format: KVFormat = KVFormat.INT8_TOKEN
     block: int = 16
+    rule: None = None
 
     def least_fp(self, slots: int) -> int:
         return max(1, as_slots(self.fp_window, slots))
@@ -74,15 +81,37 @@ class AgePrecision:
         return (fp_tokens >= 0) & (rank < excess)
 
 
+class LayerShare(Protocol):
+    """Which share of a layer's slots stays in the model's dtype. A pure function of statistics of attention."""
+
+    @property
+    def rule(self) -> type[AttentionRule]:
+        """The kind of rule that collects the statistics."""
+        ...
+
+    def __call__(self, layer_stats: Tensor) -> Tensor:
+        """[L, k] float32 statistics, finite, to [L] shares from 0 to 1."""
+        ...
+
+
 @dataclass(frozen=True)
 class ScorePrecision:
     """The best slots of each layer stay in the model's dtype, the other kept ones are quantised (ARKV).
 
-    How many stay is the layer's ratio, from ``view.layer_stats`` (its first column, in [0, 1]), of the slots that the
-    newest tokens leave. Where no ratio is known yet, all stay.
+    How many stay is the layer's share of the slots that the newest tokens leave; the newest tokens are among them.
+    Where nothing is known of the layers yet, all stay.
+
+    Attributes:
+        share: of each layer.
+        format: of the others.
     """
 
+    share: LayerShare
     format: KVFormat = KVFormat.FP8_TOKEN
+
+    @property
+    def rule(self) -> type[AttentionRule]:
+        return self.share.rule
 
     def least_fp(self, slots: int) -> int:
         return 0
@@ -94,6 +123,6 @@ class ScorePrecision:
         fp_keep = keep[..., view.code_slots :]
         if view.layer_stats is None:
             return torch.zeros_like(fp_keep)
-        stays = (view.layer_stats[:, 0] * (slots - view.recent)).round().long() + view.recent
+        stays = (self.share(view.layer_stats) * (slots - view.recent)).round().long().clamp_min(view.recent)
         rank = score.masked_fill(~keep, float("-inf")).argsort(-1, descending=True).argsort(-1)
         return fp_keep & (rank >= stays.view(-1, 1, 1))[..., view.code_slots :]

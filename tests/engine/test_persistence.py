@@ -26,7 +26,7 @@ def engine() -> Engine:
 
 def grown(engine: Engine, policy: str, budget: int | None = 40):
     """A session that has evicted (and, under conf-kv, quantised), with a token waiting."""
-    session = engine.open_session(policy, None if policy == "full" else budget, **OPTIONS.get(policy, {}))
+    session = engine.open_session(policy, budget if policies.build(policy).evicts else None, **OPTIONS.get(policy, {}))
     list(engine.generate(session, random_ids(70), SamplingParams(max_tokens=9, min_tokens=9)))
     return session
 
