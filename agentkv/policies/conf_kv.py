@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agentkv.errors import AgentKVError
+from agentkv.policies.allocators import Allocator, Geometric, Uniform
 from agentkv.policies.base import Policy
 from agentkv.policies.precision import AgePrecision
 from agentkv.policies.registry import register
 from agentkv.policies.rules import AttentionRule
 from agentkv.policies.scorers import MassAndRecency
-from agentkv.policies.shares import Share, check_count, check_share, check_unit
+from agentkv.policies.shares import Share, check_count, check_positive, check_share, check_unit
 from agentkv.policies.triggers import Confidence
 
 EMA_DECAY = 0.9
@@ -38,28 +43,50 @@ def conf_kv(
         sinks: first tokens never evicted (the paper names none).
         alpha: weight of attention mass against recency.
     """
-    tight, recent, fp_window = (
-        check_share("conf-kv", name, value)
-        for name, value in (("tight", tight), ("recent", recent), ("fp_window", fp_window))
-    )
-    sinks = check_count("conf-kv", "sinks", sinks)
-    threshold, alpha = (
-        check_unit("conf-kv", name, value) for name, value in (("threshold", threshold), ("alpha", alpha))
-    )
+    given = {"threshold": threshold, "tight": tight, "recent": recent, "fp_window": fp_window}
+    return _following_confidence("conf-kv", Uniform(), given | {"sinks": sinks, "alpha": alpha})
+
+
+@register("conf-kv-l")
+def conf_kv_l(
+    *,
+    threshold: float = 0.7,
+    tight: Share = 0.75,
+    recent: Share = 1 / 16,
+    fp_window: Share = 1 / 16,
+    sinks: int = 4,
+    alpha: float = 0.65,
+    beta: float = 0.5,
+    least: int = 96,
+) -> Policy:
+    """CONF-KV with more slots in early layers than in late ones.
+
+    Args:
+        threshold, tight, recent, fp_window, sinks, alpha: as of :func:`conf_kv`.
+        beta: slots of the layer after the last, as a multiple of the first's.
+        least: slots below which no layer falls (the paper's N_min).
+    """
+    beta, least = check_positive("conf-kv-l", "beta", beta), check_count("conf-kv-l", "least", least)
+    if beta > 1:
+        raise AgentKVError(f"conf-kv-l: beta must be at most 1, not {beta!r}: late layers get fewer slots")
+    given = {"threshold": threshold, "tight": tight, "recent": recent, "fp_window": fp_window}
+    policy = _following_confidence("conf-kv-l", Geometric(beta, least), given | {"sinks": sinks, "alpha": alpha})
+    return replace(policy, options={**policy.options, "beta": beta, "least": least})
+
+
+def _following_confidence(name: str, allocator: Allocator, given: Mapping[str, object]) -> Policy:
+    """The policy from options as users gave them, checked here."""
+    tight, recent, fp_window = (check_share(name, option, given[option]) for option in ("tight", "recent", "fp_window"))
+    threshold, alpha = (check_unit(name, option, given[option]) for option in ("threshold", "alpha"))
+    sinks = check_count(name, "sinks", given["sinks"])
     ema = AttentionRule(decay=EMA_DECAY, gain=1 - EMA_DECAY, queries=EMA_QUERIES)
     return Policy(
-        name="conf-kv",
+        name=name,
         scorer=MassAndRecency(alpha, ema),
         sinks=sinks,
         recent=recent,
+        allocator=allocator,
         trigger=Confidence(threshold, tight),
         precision=AgePrecision(fp_window),
-        options={
-            "threshold": threshold,
-            "tight": tight,
-            "recent": recent,
-            "fp_window": fp_window,
-            "sinks": sinks,
-            "alpha": alpha,
-        },
+        options=dict(given),
     )

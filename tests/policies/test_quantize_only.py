@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused_with_what_to_do(engine, name: str) -> None
 
 
 def test_a_scale_per_channel_goes_with_no_eviction() -> None:
-    with pytest.raises(AgentKVError, match="^mine: precision: with a scale per channel .* none can be evicted"):
+    with pytest.raises(AgentKVError, match=r"^mine: precision: with a scale per channel .* none can be evicted"):
         Policy(name="mine", scorer=Recency(), precision=AgePrecision(format=KVFormat.INT8_CHANNEL))
 
 
