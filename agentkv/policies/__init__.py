@@ -1,11 +1,12 @@
 """KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
 
-from agentkv.policies import conf_kv, full, h2o, quantize_only, random, streaming_llm, tova, window
+from agentkv.policies import arkv, conf_kv, full, h2o, quantize_only, random, streaming_llm, tova, window
 from agentkv.policies.base import Policy
 from agentkv.policies.registry import build, describe, names, register
 
 __all__ = [
     "Policy",
+    "arkv",
     "build",
     "conf_kv",
     "describe",

@@ -98,7 +98,7 @@ class LayerShare(Protocol):
 class ScorePrecision:
     """The best slots of each layer stay in the model's dtype, the other kept ones are quantised (ARKV).
 
-    How many stay is the layer's share of the slots that the newest tokens leave; the newest tokens are among them.
+    How many stay, beside the newest tokens, is the layer's share of the slots that those leave.
     Where nothing is known of the layers yet, all stay.
 
     Attributes:
@@ -123,6 +123,6 @@ class ScorePrecision:
         fp_keep = keep[..., view.code_slots :]
         if view.layer_stats is None:
             return torch.zeros_like(fp_keep)
-        stays = (self.share(view.layer_stats) * (slots - view.recent)).round().long().clamp_min(view.recent)
+        stays = (self.share(view.layer_stats) * (slots - view.recent)).round().long() + view.recent
         rank = score.masked_fill(~keep, float("-inf")).argsort(-1, descending=True).argsort(-1)
         return fp_keep & (rank >= stays.view(-1, 1, 1))[..., view.code_slots :]

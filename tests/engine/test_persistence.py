@@ -16,7 +16,10 @@ from agentkv.errors import PoolExhausted, SessionFileError
 from tests.runtime_helpers import random_ids, tiny_engine
 
 PARAMS = SamplingParams(max_tokens=12, min_tokens=12)
-OPTIONS: dict[str, dict[str, object]] = {"conf-kv": {"fp_window": 8, "recent": 4, "tight": 0.75, "threshold": 0.3}}
+OPTIONS: dict[str, dict[str, object]] = {
+    "conf-kv": {"fp_window": 8, "recent": 4, "tight": 0.75, "threshold": 0.3},
+    "arkv": {"window": 8},
+}
 
 
 @pytest.fixture(scope="module")
