@@ -134,8 +134,9 @@ def worst_bytes(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[
     if shape.total is not None:  # whoever holds them, each head rounds up to a page
         heads = len(shape.managed) * layout.kv_heads
         pages += (shape.total + heads * (layout.page_slots - 1)) // layout.page_slots
-    metadata = layout.metadata_bytes(shape.caps, policy.code_format, len(policy.columns))
-    return metadata + pages * layout.page_bytes
+    # Whoever outlives the window keeps each slot's position, an int32, beside its token index.
+    columns = len(policy.columns) + (policy.evicts and layout.rebases)
+    return layout.metadata_bytes(shape.caps, policy.code_format, columns) + pages * layout.page_bytes
 
 
 def _worst_pages(policy: Policy, layout: KVLayout, slots: int, cap: SlotCaps) -> int:

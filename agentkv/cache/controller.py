@@ -16,10 +16,12 @@ from agentkv.cache.budget import DENSE_CHUNK, Limits
 from agentkv.cache.facts import LedgerFacts, Span, protected_ranges
 from agentkv.cache.formats import KVFormat, ceil_div
 from agentkv.cache.plan import Room, validate
+from agentkv.cache.rotary import Rebased, Rotary, rebase
 from agentkv.cache.snapshot import Snapshot
+from agentkv.cache.state import BESIDE, CacheState
 from agentkv.cache.store import KVStore, Placement
 from agentkv.cache.view import CacheView
-from agentkv.errors import AgentKVError, BudgetTooSmall
+from agentkv.errors import AgentKVError, BudgetTooSmall, PoolExhausted
 from agentkv.policies import decide
 from agentkv.policies.base import Policy
 from agentkv_kernels import PagedKV
@@ -85,25 +87,6 @@ class Step:
             self.creation[layer] = self.policy.creation(layer, key, self.hidden.pop(layer, None))
 
 
-@dataclass(frozen=True, slots=True)
-class CacheState:
-    """A copy of everything a controller holds: content of the store and what is known beside it."""
-
-    snapshot: Snapshot
-    facts: LedgerFacts
-    logical_length: int
-    confidence: float | None
-    layer_stats: Tensor | None
-    last_logits: Tensor | None
-    changed_at: int
-    position_offset: int
-
-    @property
-    def nbytes(self) -> int:
-        tensors = (self.layer_stats, self.last_logits)
-        return self.snapshot.nbytes + sum(t.nbytes for t in tensors if t is not None)
-
-
 class CacheController:
     """Keeps a store inside its limits as its policy decides.
 
@@ -117,14 +100,16 @@ class CacheController:
         facts: of the ledger's tokens.
         prefill: "whole" lets several tokens in before anything is given up (the papers' protocol); the peak is then
             whatever it is, and the cap holds from the next decoded token on.
+        window: positions the model has.
+        rotary: of each layer; given, an evicting policy goes on beyond the window by a rebase.
 
     Attributes:
         logical_length: tokens the session has seen.
         confidence: of the model in its newest token.
         layer_stats: [L, k] what the attention rule says of whole layers, or None.
         last_logits: [V] of the newest token, kept where a policy reads surprise.
-        changed_at: logical length at the newest change that dropped or quantised a slot; −1 if there was none.
-        position_offset: token index minus position of the newest tokens; above 0 after a rebase.
+        changed_at: logical length at the newest change that dropped, quantised or moved a slot; −1 if there was none.
+        rebased: what rebases did so far.
     """
 
     def __init__(
@@ -134,19 +119,23 @@ class CacheController:
         limits: Limits,
         facts: LedgerFacts | None = None,
         prefill: Prefill = "chunked",
+        window: int = _ANY,
+        rotary: Sequence[Rotary | None] | None = None,
     ):
         self.policy = policy
         self.limits = limits
         self.prefill = prefill
         self.facts = facts or LedgerFacts(None, False, arena.device)
         shape = limits.shape
-        self.store = KVStore(arena, shape.caps, limits.dense_slots, policy.code_format, policy.columns)
+        self._arena = arena
+        self._window, self._rotary = window, rotary
+        self.store = self._new_store()
         self.logical_length = 0
         self.confidence: float | None = None
         self.layer_stats: Tensor | None = None
         self.last_logits: Tensor | None = None
         self.changed_at = -1
-        self.position_offset = 0
+        self.rebased = Rebased()
         fixed = np.array(shape.fixed)
         self._fixed = fixed[:, None]
         self._fixed_mask = torch.from_numpy(fixed).to(arena.device) if fixed.any() else None
@@ -157,8 +146,27 @@ class CacheController:
         ]
 
     @property
+    def position_offset(self) -> int:
+        """Token index minus position of the newest tokens; above 0 after a rebase."""
+        return self.store.position_offset
+
+    @position_offset.setter
+    def position_offset(self, offset: int) -> None:
+        self.store.position_offset = offset
+
+    @property
+    def rebases(self) -> bool:
+        """Whether the session can outlive the model's window."""
+        return self.policy.evicts and self._rotary is not None
+
+    @property
+    def held_tokens(self) -> int:
+        """Tokens seen, less those taken out by hand."""
+        return self.logical_length - self.facts.dropped_tokens
+
+    @property
     def token_limit(self) -> int | None:
-        """The most tokens the session can see, where its policy drops nothing; None where it evicts."""
+        """The most tokens the session can hold, where its policy drops nothing; None where it evicts."""
         return None if self.policy.evicts else max(self.limits.dense_slots, self.limits.max_slots)
 
     @property
@@ -178,7 +186,8 @@ class CacheController:
         if self.logical_length + dense <= self.limits.dense_slots:
             return dense
         free = self.limits.shape.least_layer - self._protected_tokens(self.logical_length)
-        return min(waiting, self.limits.shape.chunk, max(1, free))
+        most = min(waiting, self.limits.shape.chunk, max(1, free))
+        return min(most, self._window - self._held_by_windows) if self._is_due(most) else most
 
     def begin(self, ids: Sequence[int]) -> Step:
         """Make room for new tokens and say where they go.
@@ -222,12 +231,15 @@ class CacheController:
     def _make_room(self, n: int) -> Placement:
         store = self.store
         dense = self.logical_length + n <= self.limits.dense_slots or (self.prefill == "whole" and n > 1)
-        if not dense and not self.policy.evicts and self.logical_length + n > (self.token_limit or 0):
+        if not dense and not self.policy.evicts and self.held_tokens + n > (self.token_limit or 0):
             raise AgentKVError(
-                f"policy {self.policy.name!r} drops nothing, and {self.logical_length + n} tokens exceed its budget of "
+                f"policy {self.policy.name!r} drops nothing, and {self.held_tokens + n} tokens exceed its budget of "
                 f"{self.token_limit}; raise the budget or choose an evicting policy"
             )
+        due = self._is_due(n)
         room, total = self._room(n, dense)
+        if due:
+            room = np.minimum(room, self._room_after_rebase)
         used = store.used
         full = used + n > room
         crowded = total is not None and int(used[~self._fixed[:, 0]].sum()) + n * self._managed_heads > total
@@ -236,14 +248,37 @@ class CacheController:
         if not (full.any() or crowded or fp_full):
             return store.append(self.logical_length, n)
         self.changed_at = self.logical_length
-        if n == 1 and not crowded and not fp_full and self._is_steady(full, used, room):
+        if n == 1 and not (crowded or fp_full or due) and self._is_steady(full, used, room):
             self._check_protected(full)
             victims = decide.victims(self.policy, self._view(), self._fixed_mask)
             return store.overwrite(victims, self.logical_length, None if full.all() else ~full)
-        self._restructure(n, room, full, total, crowded, dense)
+        if full.any() or crowded or fp_full:
+            self._restructure(n, room, full, total, crowded, dense)
+        if due and self._rotary is not None:
+            self.rebased += rebase(store, self._rotary, self.logical_length)
         return store.append(self.logical_length, n)
 
     @property
+    def _is_due(self, n: int) -> bool:
+        """Whether n more tokens would pass the window, so that positions have to begin again."""
+        return self.rebases and self.logical_length - self.position_offset + n > self._window
+
+    @property
+    def _held_by_windows(self) -> int:
+        """Slots that a head of a sliding-window layer outside the policy keeps, whatever the budget."""
+        return max(0, int((self._window_slots * self._fixed).max()) - 1)
+
+    @property
+    def _room_after_rebase(self) -> np.ndarray:
+        """[L, 1] slots a head may hold, new tokens included, when positions begin again.
+
+        An eighth of the window at least is free then, however large the budget: a rebase costs as much as moving
+        every key.
+        """
+        least = self.policy.least_slots(self.limits.max_slots)
+        most = max(self._window - self._window // 8, least)
+        return np.where(self._fixed, _ANY, most)
+
     def _managed_heads(self) -> int:
         return int((~self._fixed).sum()) * self.store.arena.layout.kv_heads
 
@@ -267,6 +302,9 @@ class CacheController:
         """Whether one slot of each full head can make room for one token, and nothing else is to be done."""
         exact = bool((used[full] == room[full]).all())
         managed = full & ~self._fixed
+        # A victim among quantised slots takes in an FP slot; a span dropped by hand may have left none.
+        if self.store.code_slots and not self.store.fp.used[full].all():
+            return False
         by_slot = self.policy.steady and self.policy.trigger.headroom(self.limits.max_slots) == 1
         return exact and (by_slot or not managed.any())
 
@@ -325,6 +363,8 @@ class CacheController:
             self.check_protected(self.logical_length)
 
     def _view(self) -> CacheView:
+        if self.rebases and length > self._window:
+            least = min(least, int(self._room_after_rebase.min()))
         store, policy, facts, length = self.store, self.policy, self.facts, self.logical_length
         token_index = store.in_use(store.token_index)
         columns = {name: store.in_use(column) for name, column in store.columns.items()}
@@ -364,24 +404,48 @@ class CacheController:
 
     def state(self) -> CacheState:
         """A copy of it all."""
-        return CacheState(
-            snapshot=copies.snapshot(self.store),
-            facts=self.facts.copy(),
-            logical_length=self.logical_length,
-            confidence=self.confidence,
-            layer_stats=self.layer_stats,
-            last_logits=self.last_logits,
-            changed_at=self.changed_at,
-            position_offset=self.position_offset,
-        )
+        beside = {name: getattr(self, name) for name in BESIDE}
+        return CacheState(snapshot=copies.snapshot(self.store), facts=self.facts.copy(), **beside)
 
     def load(self, state: CacheState) -> None:
-        """Take over a copy; the store must be empty. Raises PoolExhausted, leaving it empty."""
-        copies.load(self.store, state.snapshot)
+        """Become a copy, whatever was here before. Raises PoolExhausted, changing nothing, if pages are lacking."""
+        self.fill(state.snapshot)
         self.facts = state.facts.copy()
-        self.logical_length = state.logical_length
-        self.confidence = state.confidence
-        self.layer_stats = state.layer_stats
-        self.last_logits = state.last_logits
-        self.changed_at = state.changed_at
-        self.position_offset = state.position_offset
+        for name in BESIDE:
+            setattr(self, name, getattr(state, name))
+
+    def fill(self, snapshot: Snapshot) -> None:
+        """Replace the store's content. Raises PoolExhausted, changing nothing, if pages are lacking.
+
+        If another thread takes the pages in that moment, the controller is as before its first token.
+        """
+        copies.check_pages(self.store, snapshot)
+        self.empty(keep_positions=True)
+        try:
+            copies.load(self.store, snapshot)
+        except PoolExhausted:  # another thread was quicker: the ledger is there, and can be computed again
+            self.reset()
+            raise
+
+    def empty(self, keep_positions: bool = False) -> None:
+        """Give all slots up; what is known beside them stays. Positions begin at 0 unless they are kept."""
+        old = self.store
+        old.release()
+        self.store = self._new_store()
+        self.store.peak_bytes = max(old.peak_bytes, self.store.peak_bytes)
+        self.store.position_offset = old.position_offset if keep_positions else 0
+
+    def reset(self) -> None:
+        """Become what a controller is before its first token; what is known of the ledger's tokens stays."""
+        self.empty()
+        self.facts.dropped.clear()
+        self.logical_length, self.changed_at = 0, -1
+        self.confidence = self.layer_stats = self.last_logits = None
+
+    def release(self) -> None:
+        """Give every page back. Safe in a finalizer."""
+        self.store.release()
+
+    def _new_store(self) -> KVStore:
+        shape, policy = self.limits.shape, self.policy
+        return KVStore(self._arena, shape.caps, self.limits.dense_slots, policy.code_format, policy.columns)

@@ -18,6 +18,12 @@ def snapshot(store: KVStore) -> Snapshot:
     return Snapshot(fp, code, store.channel_scales[_channel_pages(store)])
 
 
+def check_pages(store: KVStore, copy: Snapshot) -> None:
+    """Raises PoolExhausted if the copy would not fit in place of what the store holds."""
+    wanted = store.fp.pages_for(copy.fp.used.numpy()).sum() + store.code.pages_for(copy.code.used.numpy()).sum()
+    store.check_pages(int(wanted))
+
+
 def load(store: KVStore, copy: Snapshot) -> None:
     """Fill an empty store. Raises PoolExhausted, leaving it empty, if pages are lacking."""
     copy = copy.to(store.arena.device)

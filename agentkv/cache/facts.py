@@ -44,8 +44,13 @@ def protected_ranges(
     if Role.OBSERVATION in roles:
         begun = [s for s in spans if s.role is Role.OBSERVATION and s.start <= length]
         ranges += [(span.start, span.end) for span in begun[-1:]]
+    return _merged([(max(0, start), min(end, length)) for start, end in ranges])
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same tokens in disjoint ranges, in order; empty ones left out."""
     merged: list[tuple[int, int]] = []
-    for start, end in sorted((max(0, start), min(end, length)) for start, end in ranges):
+    for start, end in sorted(ranges):
         if end <= start:
             continue
         if merged and start <= merged[-1][1]:
@@ -65,11 +70,13 @@ class LedgerFacts:
 
     Attributes:
         spans: whose words which tokens are, in order, without overlap; tokens of no span are nobody's.
+        dropped: tokens taken out of the cache by hand: disjoint ranges (start, end) in order.
     """
 
     def __init__(self, ends_segment: Tensor | None, with_surprise: bool, device: torch.device):
         self._ends_segment = ends_segment
         self.spans: list[Span] = []
+        self.dropped: list[tuple[int, int]] = []
         self._segments = None if ends_segment is None else torch.zeros(_GROWTH, dtype=torch.int32, device=device)
         self._surprise = torch.zeros(_GROWTH, device=device) if with_surprise else None
         self._device = device
@@ -104,14 +111,27 @@ class LedgerFacts:
             numbers[span.start : span.end] = number
         return numbers.to(self._device)
 
+    def note_dropped(self, start: int, end: int) -> None:
+        """Tokens start ≤ index < end are taken out of the cache by hand."""
+        self.dropped = _merged([*self.dropped, (start, end)])
+
+    @property
+    def dropped_tokens(self) -> int:
+        return sum(end - start for start, end in self.dropped)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.nbytes for t in (self._segments, self._surprise) if t is not None)
+
     def truncate(self, length: int) -> None:
         """Forget tokens from ``length`` on."""
+        self.dropped = [(start, min(end, length)) for start, end in self.dropped if start < length]
         kept = [span for span in self.spans if span.start < length]
         self.spans = [Span(span.role, span.start, min(span.end, length)) for span in kept]
 
     def copy(self) -> LedgerFacts:
         twin = LedgerFacts(self._ends_segment, self._surprise is not None, self._device)
-        twin.spans = list(self.spans)
+        twin.spans, twin.dropped = list(self.spans), list(self.dropped)
         twin._segments = None if self._segments is None else self._segments.clone()
         twin._surprise = None if self._surprise is None else self._surprise.clone()
         return twin

@@ -40,6 +40,7 @@ class KVLayout:
         dtype: the model's dtype, that of FP slots.
         page_slots: slots of an FP page.
         windows: per layer, the width of a sliding window, None for full attention; () if all layers are full.
+        rebases: whether stored keys can be given new positions, so that a session can outlive the window.
     """
 
     layers: int
@@ -48,6 +49,7 @@ class KVLayout:
     dtype: torch.dtype
     page_slots: int = 16
     windows: tuple[int | None, ...] = ()
+    rebases: bool = False
 
     @property
     def page_bytes(self) -> int:

@@ -280,7 +280,7 @@ class KVStore:
             keep_fp = keep_fp & ~demote
         fp_counts, code_counts = _count(keep_fp), _count(keep_code)
         grown = code_counts if demote is None else code_counts + _count(demote)
-        self._check_pages(fp_counts, grown)
+        self.check_pages(int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(grown).sum()))
         staged = None if demote is None else stage(self, demote)
         self._compact(self.fp, self.code_cap, keep_fp, fp_counts)
         self._compact(self.code, 0, keep_code, code_counts)
@@ -291,13 +291,13 @@ class KVStore:
         self._note_peak()
         self._narrow_fp()
 
-    def _check_pages(self, fp_counts: np.ndarray, code_counts: np.ndarray) -> None:
-        wanted = int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(code_counts).sum())
+    def check_pages(self, wanted: int) -> None:
+        """Raises PoolExhausted if the store cannot hold so many pages."""
         available = int(self.fp.held.sum() + self.code.held.sum()) + self.arena.free_pages
         if wanted > available:
             raise PoolExhausted(
-                f"the KV pool is full: quantising needs {wanted - available} more pages of "
-                f"{self.arena.layout.page_bytes} bytes; close idle sessions or enlarge kv_pool"
+                f"the KV pool is full: {wanted - available} more pages of {self.arena.layout.page_bytes} bytes are "
+                f"needed; close idle sessions or enlarge kv_pool"
             )
 
     def _compact(self, region: Region, offset: int, keep: Tensor, counts: np.ndarray) -> None:
@@ -322,13 +322,13 @@ class KVStore:
                 meta[layer, head, target + offset] = meta[layer, head, source + offset]
             if region is self.code:
                 self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
-        width = keep.shape[-1]
-        self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
                 if self.code_format is KVFormat.INT8_CHANNEL:  # whole pages left, so whole pages move
                     pages = self.channel_scales[layer, head, source // region.page_slots]
                     self.channel_scales[layer, head, target // region.page_slots] = pages
         for column in self.columns.values():
             column[..., offset : offset + width].masked_fill_(~inside, 0.0)
+        width = keep.shape[-1]
+        self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
         region.resize(counts)
 
     # --- size ----------------------------------------------------------------------------------------------------
@@ -373,12 +373,12 @@ class KVStore:
         """Rebuild each slot metadata tensor: arrange(old, empty) with empty(n) making n empty slots."""
         shape = self.token_index.shape[:-1]
         self.token_index = arrange(self.token_index, lambda n: self.token_index.new_full((*shape, n), -1))
-        for name, column in self.columns.items():
-            self.columns[name] = arrange(column, lambda n, like=column: like.new_zeros((*shape, n)))  # type: ignore[misc]
         if (positions := self.rope_pos) is not None:
             self.rope_pos = arrange(positions, lambda n: positions.new_zeros((*shape, n)))
 
     def _note_peak(self) -> None:
+        for name, column in self.columns.items():
+            self.columns[name] = arrange(column, lambda n, like=column: like.new_zeros((*shape, n)))  # type: ignore[misc]
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
 
     # --- all at once ---------------------------------------------------------------------------------------------
@@ -403,8 +403,6 @@ class KVStore:
             raise
         self._note_peak()
 
-    def release(self) -> None:
-        """Give every page back; the store is empty afterwards."""
     def open_positions(self) -> None:
         """From now on every slot's position is kept beside its token index."""
         if self.rope_pos is None:
@@ -413,6 +411,8 @@ class KVStore:
 
         nothing = np.zeros_like(self.fp.used)
         self.fp.resize(nothing)
+    def release(self) -> None:
+        """Give every page back; the store is empty afterwards."""
         self.code.resize(nothing)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -18,13 +19,16 @@ from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Budget, BudgetLike, full_bytes
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
+from agentkv.cache.rotary import Rotary
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
+from agentkv.engine.positions import find_rotary
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
 from agentkv.engine.session import Roles, Session
+from agentkv.engine.spill import SessionPool
 from agentkv.engine.text import segment_ends
-from agentkv.errors import AgentKVError
+from agentkv.errors import AgentKVError, Unsupported
 from agentkv.models import resolve_model
 from agentkv.policies import Policy, build
 from agentkv.policies.rules import ModelFacts
@@ -44,47 +48,77 @@ class Engine:
         name: how to call the model in reports.
         kv_pool: the global budget, reserved once for all sessions: bytes ("2GiB"), tokens of full KV (16384), a share
             of the memory that is free now ("25%"), or None: eight windows of full KV, at most 40% of that memory.
+        spill: where the least recently used idle session goes when the pool is full: "cpu" (host memory), a folder, or
+            None: nowhere, and PoolExhausted is raised.
 
     Attributes:
         context_window: tokens a session may see.
         arena: the page pool.
         eos_token_ids: tokens that end a reply.
+        no_rebase: why sessions of this model cannot outlive its window; None if they can, under an evicting policy.
     """
 
-    _shared: ClassVar[dict[tuple[str, str, str, str | int | None], Engine]] = {}
+    _shared: ClassVar[dict[tuple[object, ...], Engine]] = {}
     _shared_lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str, kv_pool: str | int | None = None):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: Any,
+        name: str,
+        kv_pool: str | int | None = None,
+        spill: str | Path | None = None,
+    ):
         self.model_name = name
         self.tokenizer = tokenizer
         self.context_window: int = model.config.get_text_config().max_position_embeddings
         self.eos_token_ids = eos_token_ids(model, tokenizer)
         self._paged = PagedModel(model)
-        self._paged.probe()
-        self.layout = self._paged.layout
+        self._rotary: tuple[Rotary | None, ...] | None = None
+        self.no_rebase: str | None = None
+        try:
+            self._rotary = find_rotary(self._paged, self.context_window)
+        except Unsupported as reason:
+            self.no_rebase = str(reason)
+        self.layout = replace(self._paged.layout, rebases=self._rotary is not None)
         self.device = self._paged.device
         self.arena = PageArena(self.layout, self._pool_bytes(kv_pool), self.device)
+        self._pool = SessionPool(self, spill)
         self._forward_lock = threading.Lock()
 
     @classmethod
-    def load(cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | int | None = None) -> Engine:
+    def load(
+        cls,
+        model: str,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        kv_pool: str | int | None = None,
+        spill: str | Path | None = None,
+    ) -> Engine:
         """Load an embedded model by name (pulled if absent), a local folder or a hub id.
 
         Raises:
             UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
         """
         loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
-        return cls(loaded, tokenizer, model, kv_pool)
+        return cls(loaded, tokenizer, model, kv_pool, spill)
 
     @classmethod
     def shared(
-        cls, model: str, *, dtype: str = "auto", device: str = "cpu", kv_pool: str | int | None = None
+        cls,
+        model: str,
+        *,
+        dtype: str = "auto",
+        device: str = "cpu",
+        kv_pool: str | int | None = None,
+        spill: str | Path | None = None,
     ) -> Engine:
         """As :meth:`load`, but one engine per process for the same arguments."""
-        key = (model, dtype, device, kv_pool)
+        key = (model, dtype, device, kv_pool, spill)
         with cls._shared_lock:
             if key not in cls._shared:
-                cls._shared[key] = cls.load(model, dtype=dtype, device=device, kv_pool=kv_pool)
+                cls._shared[key] = cls.load(model, dtype=dtype, device=device, kv_pool=kv_pool, spill=spill)
             return cls._shared[key]
 
     def _pool_bytes(self, kv_pool: str | int | None) -> int:
@@ -99,7 +133,13 @@ class Engine:
         return min(_POOL_WINDOWS * full_bytes(self.layout, self.context_window), int(_POOL_SHARE * free))
 
     def open_session(
-        self, policy: str = "full", budget: BudgetLike = None, *, prefill: Prefill = "chunked", **options: Any
+        self,
+        policy: str = "full",
+        budget: BudgetLike = None,
+        *,
+        prefill: Prefill = "chunked",
+        checkpoints: int = 0,
+        **options: Any,
     ) -> Session:
         """A new, empty session.
 
@@ -108,6 +148,8 @@ class Engine:
             budget: tokens (512), bytes ("24MiB"), share of full KV at the model's window ("25%"), or None.
             prefill: "chunked" keeps inside the budget at every step; "whole" reads several new tokens before it gives
                 anything up, as most papers do, and reports the peak as it is.
+            checkpoints: how many automatic checkpoints to keep: one is made at the start of each :meth:`generate` call
+                with new tokens.
             options: of the policy, and those that every policy has: see :func:`agentkv.policies.build`.
 
         Raises:
@@ -117,9 +159,11 @@ class Engine:
         """
         if prefill not in get_args(Prefill):
             raise AgentKVError(f"unknown prefill {prefill!r}; it is one of {', '.join(get_args(Prefill))}")
-        return self._open(build(policy, **options).bind(self._facts), budget, prefill)
+        if isinstance(checkpoints, bool) or not isinstance(checkpoints, int) or checkpoints < 0:
+            raise AgentKVError(f"checkpoints must be a number of checkpoints to keep, not {checkpoints!r}")
+        return self._open(build(policy, **options).bind(self._facts), budget, prefill, checkpoints)
 
-    def _open(self, policy: Policy, budget: BudgetLike, prefill: Prefill) -> Session:
+    def _open(self, policy: Policy, budget: BudgetLike, prefill: Prefill, checkpoints: int) -> Session:
         scorer = policy.scorer
         if policy.creation is not None and policy.creation.needs_hidden:
             self._paged.read_hidden()
@@ -128,7 +172,19 @@ class Engine:
             scorer is not None and scorer.needs_surprise,
             self.device,
         )
-        return Session(self.arena, policy, budget, self.context_window, prefill, facts)
+        session = Session(
+            self.arena,
+            policy,
+            budget,
+            self.context_window,
+            prefill,
+            facts,
+            rotary=self._rotary,
+            checkpoints=checkpoints,
+            pool=self._pool,
+        )
+        self._pool.add(session)
+        return session
 
     @property
     def _facts(self) -> ModelFacts:
@@ -142,7 +198,7 @@ class Engine:
         return segment_ends(self.tokenizer, self._paged.model.config.get_text_config().vocab_size).to(self.device)
 
     def fork_session(self, session: Session) -> Session:
-        """A second session with the same tokens and cache; both go on independently.
+        """A second session with the same tokens and cache, without its checkpoints; both go on independently.
 
         Every page is copied: under an evicting policy the next token may overwrite any of them.
 
@@ -151,11 +207,34 @@ class Engine:
             PoolExhausted: no room for the copy.
         """
         with session.exclusive():
-            copy = self._open(session.policy, session.budget, session.cache.prefill)
+            copy = self._open(session.policy, session.budget, session.cache.prefill, session.checkpoints.keep)
             copy.adopt(session.cache.state(), session.ledger)
         return copy
 
     def save_session(self, session: Session, path: str | Path) -> None:
+    def spill(self, session: Session, to: str | Path = "cpu") -> None:
+        """Move an idle session's slots out of the page pool; its next use brings them back, and it goes on unchanged.
+
+        Args:
+            session: to be moved.
+            to: "cpu" (host memory), or a folder for a session file; it goes when the session comes back or ends.
+
+        Raises:
+            AgentKVError: the session is in use or closed.
+            SessionFileError: the file cannot be written; the session is as it was.
+        """
+        self._pool.spill(session, to)
+
+    @property
+    def spill_to(self) -> str | Path | None:
+        """Where idle sessions go when the pool is full."""
+        return self._pool.spill_to
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes of the slots that are not in the page pool but in host memory or files."""
+        return self._pool.spilled_bytes
+
         """Write a session to one file; see :func:`agentkv.engine.persistence.save_session`."""
         save_session(self, session, Path(path))
 
@@ -210,6 +289,7 @@ class Engine:
         """
         logits = None
         while waiting := session.waiting:
+        session.recall()
             if session.closed:
                 raise AgentKVError("the session was closed; open a new one")
             if cancel is not None and cancel.is_set():
@@ -217,7 +297,7 @@ class Engine:
             chunk = waiting[: session.cache.chunk(len(waiting))]
             with self._forward_lock:
                 cache = session.cache
-                step = cache.begin(chunk)
+                step = self._pool.with_room(session, partial(cache.begin, chunk))
                 try:
                     logits = self._paged.forward(torch.tensor(chunk, device=self.device), step, cache.last_logits)
                 except BaseException:

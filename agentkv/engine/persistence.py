@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from agentkv.cache.controller import CacheState
 from agentkv.cache.facts import Role, Span
+from agentkv.cache.rotary import Rebased
 from agentkv.cache.snapshot import Snapshot
+from agentkv.cache.state import CacheState
 from agentkv.engine.session import Session
 from agentkv.errors import SessionFileError
 
 if TYPE_CHECKING:
     from agentkv.engine.engine import Engine
 
-FORMAT = 2
+FORMAT = 3
 _BESIDE_SLOTS = ("layer_stats", "last_logits", "surprise")
 """Tensors of a session that belong to no slot."""
 _SAMPLE = 4096
@@ -57,32 +59,32 @@ def save_session(engine: Engine, session: Session, path: Path) -> None:
         SessionFileError: the file cannot be written.
     """
     with session.exclusive():
-        state = session.cache.state()
-        length = state.logical_length
-        tensors = state.snapshot.tensors()
-        for name, tensor in (
-            ("layer_stats", state.layer_stats),
-            ("last_logits", state.last_logits),
-            ("surprise", state.facts.surprise(length)),
-        ):
-            if tensor is not None:
-                tensors[name] = tensor.contiguous()
-        about = {
-            "format": FORMAT,
-            "model": engine.model_name,
-            "fingerprint": engine.fingerprint,
-            "policy": session.policy.name,
-            "options": dict(session.policy.options),
-            "budget": session.budget,
-            "prefill": session.cache.prefill,
-            "ledger": session.ledger,
-            "spans": [[span.role, span.start, span.end] for span in state.facts.spans],
-            "logical_length": length,
-            "confidence": state.confidence,
-            "changed_at": state.changed_at,
-            "position_offset": state.position_offset,
-            "checksum": "",
-        }
+        write_session(engine, session, path)
+
+
+def write_session(engine: Engine, session: Session, path: Path) -> None:
+    """As :func:`save_session`; the caller sees to it that nobody uses the session."""
+    state = session.cache.state()
+    tensors = state.snapshot.tensors() | _beside_slots(state)
+    about = {
+        "format": FORMAT,
+        "model": engine.model_name,
+        "fingerprint": engine.fingerprint,
+        "policy": session.policy.name,
+        "options": dict(session.policy.options),
+        "learned": _digest_of_tensors(session.policy.scorer),
+        "budget": session.budget,
+        "prefill": session.cache.prefill,
+        "ledger": session.ledger,
+        "spans": [[span.role, span.start, span.end] for span in state.facts.spans],
+        "dropped": state.facts.dropped,
+        "logical_length": state.logical_length,
+        "confidence": state.confidence,
+        "changed_at": state.changed_at,
+        "position_offset": state.position_offset,
+        "rebased": asdict(state.rebased),
+        "checksum": "",
+    }
     about["checksum"] = _checksum(tensors, about)
     _write(path, tensors, {"agentkv": json.dumps(about)})
 
@@ -90,12 +92,31 @@ def save_session(engine: Engine, session: Session, path: Path) -> None:
 def restore_session(engine: Engine, path: Path) -> Session:
     """Open a session from a file written by :func:`save_session`.
 
-    Everything that was computed is reused: ``session.logical_length`` tokens.
+    Everything that was computed is reused: ``session.reusable_tokens``. Checkpoints are not in the file.
 
     Raises:
-        SessionFileError: not a session file, damaged, or of another model or chat template.
+        SessionFileError: not a session file, damaged, or of another model, chat template or gates of a policy.
         PoolExhausted: no room.
     """
+    about, tensors = _read_checked(engine, path)
+    session = engine.open_session(about["policy"], about["budget"], prefill=about["prefill"], **about["options"])
+    if about["learned"] != _digest_of_tensors(session.policy.scorer):
+        raise SessionFileError(
+            f"{path} was saved under policy {about['policy']!r} with other gates than those its options name now; "
+            f"bring them back or start a new session"
+        )
+    session.adopt(_state(session, about, tensors), about["ledger"])
+    return session
+
+
+def read_snapshot(engine: Engine, path: Path) -> Snapshot:
+    """The slots alone, of a session that is known otherwise. Raises SessionFileError."""
+    _, tensors = _read_checked(engine, path)
+    return Snapshot.from_tensors({name: t for name, t in tensors.items() if name not in _BESIDE_SLOTS})
+
+
+def _read_checked(engine: Engine, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A session file that is whole and of this model."""
     about, tensors = _read(path)
     if about.get("format") != FORMAT:
         raise SessionFileError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT}")
@@ -106,17 +127,30 @@ def restore_session(engine: Engine, path: Path) -> Session:
             f"{path} was saved with the model {about['model']!r}, whose weights, dtype or chat template differ from "
             f"those of {engine.model_name!r}; load that model or start a new session"
         )
-    session = engine.open_session(about["policy"], about["budget"], prefill=about["prefill"], **about["options"])
-    session.adopt(_state(session, about, tensors), about["ledger"])
-    return session
+    return about, tensors
+
+
+def _beside_slots(state: CacheState) -> dict[str, Tensor]:
+    named = (state.layer_stats, state.last_logits, state.facts.surprise(state.logical_length))
+    return {name: t.contiguous() for name, t in zip(_BESIDE_SLOTS, named, strict=True) if t is not None}
+
+
+def _digest_of_tensors(part: object) -> str:
+    """Sha256 of all tensors among the fields of a dataclass and of those in it: what a policy has learned."""
+    digest = hashlib.sha256()
+    if isinstance(part, Tensor):
+        digest.update(_bytes(part.cpu()))
+    elif is_dataclass(part):
+        for field in fields(part):
+            digest.update(_digest_of_tensors(getattr(part, field.name)).encode())
+    return digest.hexdigest()
 
 
 def _state(session: Session, about: Mapping[str, Any], tensors: dict[str, Tensor]) -> CacheState:
     facts, device, length = session.cache.facts, session.cache.store.arena.device, about["logical_length"]
-    extra = {
-        name: tensors.pop(name).to(device) for name in ("layer_stats", "last_logits", "surprise") if name in tensors
-    }
+    extra = {name: tensors.pop(name).to(device) for name in _BESIDE_SLOTS if name in tensors}
     facts.spans = [Span(Role(role), start, end) for role, start, end in about["spans"]]
+    facts.dropped = [(start, end) for start, end in about["dropped"]]
     facts.note_tokens(0, torch.tensor(about["ledger"][:length], dtype=torch.long, device=device))
     if "surprise" in extra:
         facts.note_surprise(0, extra["surprise"])
@@ -129,6 +163,7 @@ def _state(session: Session, about: Mapping[str, Any], tensors: dict[str, Tensor
         last_logits=extra.get("last_logits"),
         changed_at=about["changed_at"],
         position_offset=about["position_offset"],
+        rebased=Rebased(**about["rebased"]),
     )
 
 

@@ -99,7 +99,9 @@ class Reply:
         session = self._session
         with session.exclusive():
             session.check_room(len(new_ids), roles)
-            if new_ids:  # what the model was sure of in the last turn says nothing of this one
+            if new_ids:
+                session.checkpoint_turn()
+                # What the model was sure of in the last turn says nothing of this one.
                 session.cache.confidence = None
             session.timings = Timings(
                 reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids)
