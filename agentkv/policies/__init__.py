@@ -1,6 +1,18 @@
 """KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
 
-from agentkv.policies import arkv, conf_kv, full, h2o, quantize_only, random, streaming_llm, tova, window
+from agentkv.policies import (
+    arkv,
+    conf_kv,
+    full,
+    h2o,
+    obs_window,
+    quantize_only,
+    random,
+    streaming_llm,
+    surprise,
+    tova,
+    window,
+)
 from agentkv.policies.base import Policy
 from agentkv.policies.registry import build, describe, names, register
 
@@ -13,10 +25,12 @@ __all__ = [
     "full",
     "h2o",
     "names",
+    "obs_window",
     "quantize_only",
     "random",
     "register",
     "streaming_llm",
+    "surprise",
     "tova",
     "window",
 ]

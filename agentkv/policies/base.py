@@ -40,7 +40,7 @@ class Scorer(ABC):
 
     @abstractmethod
     def __call__(self, view: CacheView) -> Tensor:
-        """[L, H, S] float32, higher is kept. Values of protected and empty slots are ignored."""
+        """[L, H, S] floating, higher is kept. Values of protected and empty slots are ignored."""
 
     def bind(self, model: ModelFacts) -> Self:
         """The scorer for one model. Raises AgentKVError if it does not fit."""

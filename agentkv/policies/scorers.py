@@ -96,11 +96,12 @@ class SegmentMean(Scorer):
         assert view.segments is not None
         counts = view.filled & ~view.protected
         segment = view.of_tokens(view.segments).long()
-        score = self.inner(view).float().masked_fill(~counts, 0.0)
+        score = self.inner(view).double().masked_fill(~counts, 0.0)
         shape = (*score.shape[:2], int(view.segments[-1]) + 1 if len(view.segments) else 1)
         total = score.new_zeros(shape).scatter_add_(-1, segment, score)
-        size = score.new_zeros(shape).scatter_add_(-1, segment, counts.float()).clamp_min(1.0)
+        size = score.new_zeros(shape).scatter_add_(-1, segment, counts.double()).clamp_min(1.0)
         mean = (total / size).gather(-1, segment)
-        # The tie-break is below the spread of the means, so it orders slots only within what scored the same.
+        # The tie-break is below the spread of the means, so it orders slots only within what scored the same. It would
+        # be below the rounding of float32.
         spread = (mean.amax(-1, keepdim=True) - mean.amin(-1, keepdim=True)).clamp_min(1e-12)
         return mean + 1e-6 * spread * view.token_index / max(1, view.logical_length)

@@ -87,7 +87,7 @@ def test_a_prompt_inside_the_window_gives_no_nan(prompt: int) -> None:
     engine = tiny_engine(dtype=torch.float32)
     session = engine.open_session("arkv", 64)
     logits_after(engine, session, random_ids(prompt))
-    for token in random_ids(80, seed=1):
+    for token in random_ids(session.limits.dense_slots, seed=1):
         assert bool(logits_after(engine, session, [token]).isfinite().all())
     assert bool(session.cache.store.mass.isfinite().all())
     stats = session.cache.layer_stats
@@ -175,7 +175,7 @@ class TestQuantisedTokens:
         logits_after(engine, session, random_ids(20, seed=7))
         for token in random_ids(30, seed=8):
             logits_after(engine, session, [token])
-        assert sum(count > 0 for count in calls) > 40
+        assert sum(count > 0 for count in calls) > 20
 
     def test_the_best_of_each_layer_stay_whole(self) -> None:
         engine, session = self.full()
