@@ -162,7 +162,7 @@ def shape_of(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int
     hybrid = any(window is None for window in windows)
     # In a model of sliding layers only, the policy manages them as long as it keeps less than they need.
     fixed = tuple(w is not None and (hybrid or not policy.evicts or slots >= w) for w in windows)
-    shares = iter(policy.allocator.layer_slots(slots, fixed.count(False), policy.protected_slots(slots)))
+    shares = iter(policy.allocator.layer_slots(slots, fixed.count(False), policy.least_slots(slots)))
     layer_slots = tuple(w if w and outside else next(shares) for w, outside in zip(windows, fixed, strict=True))
     managed = [n for n, outside in zip(layer_slots, fixed, strict=True) if not outside]
     chunk = policy.prefill_chunk(slots, min(managed, default=slots))

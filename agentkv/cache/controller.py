@@ -246,6 +246,7 @@ class CacheController:
         growing = ~full if n == 1 else np.ones_like(full)
         fp_full = not dense and bool((growing & (store.fp.used + n > store.fp_caps[:, None])).any())
         if not (full.any() or crowded or fp_full):
+            self._start_windows(n)
             return store.append(self.logical_length, n)
         self.changed_at = self.logical_length
         if n == 1 and not (crowded or fp_full or due) and self._is_steady(full, used, room):
@@ -336,7 +337,18 @@ class CacheController:
         validate(plan, view, Room(slots, total, np.full_like(fp_room, _ANY) if dense else fp_room, code_room))
         store.apply(plan)
         if policy.mass is not None and policy.mass.resets:
-            store.clear_mass()
+            store.clear_mass(np.ones_like(full) if crowded else full)
+
+    def _start_windows(self, n: int) -> None:
+        """An observation window reaches back so many queries from the decision: where it begins, mass begins anew."""
+        rule = self.policy.mass
+        if rule is None or not rule.resets or rule.queries is None:
+            return
+        left = self._room(1, dense=False)[0] - self.store.used
+        left = np.maximum(left, self.limits.dense_slots - self.logical_length)
+        begins = (left >= rule.queries) & (left - n < rule.queries)
+        if begins.any():
+            self.store.clear_mass(begins)
 
     def _ranges(self, length: int, upcoming: Sequence[Span] = ()) -> list[tuple[int, int]]:
         recent = self.policy.recent_slots(self.limits.max_slots)

@@ -257,8 +257,10 @@ class KVStore:
             stored = self.columns["mass"][..., part][..., : new.shape[-1]]
             stored.mul_(decay).add_(new)
 
-    def clear_mass(self) -> None:
-        self.columns["mass"].zero_()
+    def clear_mass(self, heads: np.ndarray) -> None:
+        """Forget the mass of these heads, [L, H] bool numpy."""
+        chosen = torch.from_numpy(heads).to(self.arena.device)
+        self.columns["mass"].masked_fill_(chosen.unsqueeze(-1), 0.0)
 
     # --- structural changes --------------------------------------------------------------------------------------
 

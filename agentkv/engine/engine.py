@@ -190,7 +190,8 @@ class Engine:
     def _facts(self) -> ModelFacts:
         layout = self.layout
         hidden = self._paged.model.config.get_text_config().hidden_size
-        return ModelFacts(layout.layers, layout.kv_heads, layout.head_dim, hidden, lambda: self.fingerprint)
+        shape = (layout.layers, layout.kv_heads, layout.head_dim, hidden)
+        return ModelFacts(*shape, fingerprint=lambda: self.fingerprint, device=self.device)
 
     @cached_property
     def _ends_segment(self) -> Tensor:

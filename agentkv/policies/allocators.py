@@ -16,7 +16,7 @@ class Allocator(Protocol):
         Args:
             slots: mean over layers; the sum of the result is at most ``layers · slots`` unless ``global_total``.
             layers: how many layers share.
-            protected: slots that every head must be able to hold.
+            protected: slots that every head must be able to hold: what is never evicted, and what a trigger frees.
         """
         ...
 

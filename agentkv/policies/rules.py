@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -21,7 +21,8 @@ class AttentionRule:
         decay: 1 adds up for ever; λ < 1 with gain 1 − λ is an exponential moving average.
         gain: weight of a query's probabilities.
         queries: only so many last queries of a chunk are looked at, since older ones have decayed away; None is all.
-        resets: whether mass starts again at zero after every structural change.
+        resets: whether the mass of a head starts again at zero when that head gives slots up, and where the last
+            ``queries`` queries before it has to do so begin.
         probs_of: the rule reads the probabilities themselves, of so many last queries, through :meth:`reduce`.
     """
 
@@ -58,8 +59,9 @@ class AttentionRule:
 class WindowMass(AttentionRule):
     """Mass summed over the newest ``queries`` queries before a decision (the observation window of SnapKV).
 
-    A chunk of at least so many queries replaces what was there; decoded tokens add to it, and a structural change
-    starts a new window. With a trigger that acts every ``queries`` tokens the sum is over exactly the last ones.
+    A chunk of at least so many queries replaces what was there. Decoded tokens add to it, and it starts again at zero
+    for a head that gives slots up or whose next ``queries`` tokens will fill it. With a trigger that acts every
+    ``queries`` tokens or less often, the sum is over exactly the last ones once so many were decoded.
     """
 
     queries: int | None = 32
@@ -79,6 +81,7 @@ class ModelFacts:
     Attributes:
         layers, kv_heads, head_dim, hidden_size: its shape.
         fingerprint: identifies weights and dtype; computed on the first call.
+        device: where it runs.
     """
 
     layers: int
@@ -86,6 +89,7 @@ class ModelFacts:
     head_dim: int
     hidden_size: int
     fingerprint: Callable[[], str]
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 @runtime_checkable
