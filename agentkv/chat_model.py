@@ -226,7 +226,7 @@ class ChatAgentKV(BaseChatModel):
         """Exact number of prompt tokens that `messages` need in a new session."""
         if tools:
             raise Unsupported("ChatAgentKV renders no tools, so it cannot count them")
-        return len(self._host({}).template.prompt(to_turns(messages)))
+        return len(self._host({}).template.prompt(to_turns(messages)).ids)
 
     @property
     def _settings(self) -> KVSettings:

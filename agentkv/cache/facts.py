@@ -81,6 +81,14 @@ class LedgerFacts:
         self._surprise = torch.zeros(_GROWTH, device=device) if with_surprise else None
         self._device = device
 
+    def add_span(self, span: Span) -> None:
+        """Say whose words the next tokens are; what goes on where the last span ends, in the same role, extends it."""
+        last = self.spans[-1] if self.spans else None
+        if last is not None and (last.role, last.end) == (span.role, span.start):
+            self.spans[-1] = Span(span.role, last.start, span.end)
+        elif span.end > span.start:
+            self.spans.append(span)
+
     def note_tokens(self, first: int, ids: Tensor) -> None:
         """Tokens first, first + 1, … are read. May be repeated."""
         if self._ends_segment is None or self._segments is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkv.chat.messages import Turn
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
-from agentkv.chat.template import ChatTemplate
+from agentkv.chat.template import ChatTemplate, Rendered
 from agentkv.errors import AgentKVError
 
 if TYPE_CHECKING:
@@ -104,12 +104,15 @@ class ChatHost:
         request = call.request
         # Compiled first: a grammar that is wrong must leave every session as it was.
         constraint = _constraint(self.engine, request.grammar)
-        session, state, new_ids = self._place(request)
+        session, state, rendered = self._place(request)
+        new_ids = rendered.ids
         length, reused = len(session.kv.ledger), session.kv.logical_length
         text, finish_reason = [], "cancelled"
         try:
             self._make_room(session, len(new_ids) + request.params.max_tokens)
-            for event in self.engine.generate(session.kv, new_ids, request.params, constraint, call.cancel):
+            for event in self.engine.generate(
+                session.kv, new_ids, request.params, constraint, call.cancel, rendered.roles
+            ):
                 finish_reason = event.finish_reason or finish_reason
                 if event.text:
                     text.append(event.text)
@@ -126,21 +129,21 @@ class ChatHost:
             "new_tokens": prompt - reused,
         }
 
-    def _place(self, request: ChatRequest) -> tuple[ChatSession, str, list[int]]:
-        """The session that answers, how it came about, and the ids its ledger lacks."""
+    def _place(self, request: ChatRequest) -> tuple[ChatSession, str, Rendered]:
+        """The session that answers, how it came about, and the tokens its ledger lacks."""
         found = self._find(request)
         if found is not None and found.is_prefix_of(request.turns):
             last_token = found.kv.ledger[-1]
-            ids = self.template.delta(request.turns, len(found.turns), last_token)
-            if ids is not None:
+            rendered = self.template.delta(request.turns, len(found.turns), last_token)
+            if rendered is not None:
                 self._sessions.touch(found)
-                return found, "continued", ids
+                return found, "continued", rendered
         # Rendered and measured first: a call that is refused leaves every session as it was.
-        ids = self.template.prompt(request.turns)
+        rendered = self.template.prompt(request.turns)
         settings = request.settings
         kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
         try:
-            kv.check_room(len(ids))
+            kv.check_room(len(rendered.ids), rendered.roles)
         except AgentKVError:
             kv.close()
             raise
@@ -149,7 +152,7 @@ class ChatHost:
         session_id = request.session_id or anonymous_id()
         session = ChatSession(session_id, request.session_id is None, settings, kv)
         self._sessions.add(session)
-        return session, "new" if found is None else "restarted", ids
+        return session, "new" if found is None else "restarted", rendered
 
     def _find(self, request: ChatRequest) -> ChatSession | None:
         if request.session_id is None:

@@ -30,6 +30,18 @@ def to_turns(messages: Sequence[BaseMessage]) -> tuple[Turn, ...]:
     return tuple(Turn(_role(message, place), _text(message, place)) for place, message in enumerate(messages, start=1))
 
 
+def roles_of(turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Whose words each turn is, as policies know roles: "system", "task", "observation" or "action".
+
+    The first message that is neither a system message nor the model's is the task; what comes after is observed.
+    """
+    roles: list[str] = []
+    for turn in turns:
+        known = {"system": "system", "developer": "system", "assistant": "action"}.get(turn.role)
+        roles.append(known or ("observation" if "task" in roles else "task"))
+    return tuple(roles)
+
+
 def _role(message: BaseMessage, place: int) -> str:
     if isinstance(message, ChatMessage):
         return message.role

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from agentkv.cache.facts import Role, Span
 from agentkv.engine.sampling import Sampler, SamplingParams
 from agentkv.engine.session import Roles, Session, Timings
 from agentkv.engine.text import TextStream
@@ -117,6 +118,7 @@ class Reply:
                     reason = "stop"
                     if not delta:  # all of it belongs to the stop string, and none was computed yet
                         del session.ledger[len(session.ledger) - len(tokens) :]
+                        session.cache.facts.truncate(len(session.ledger))
                         tokens = []
                 if reason is not None:
                     delta += self._text.flush()
@@ -169,6 +171,8 @@ class Reply:
         room = min(self._params.max_tokens - self._generated, session.token_limit - len(session.ledger))
         self._cut_short = len(tokens) > room
         tokens = tokens[:room]
+        length = len(session.ledger)
+        session.cache.facts.add_span(Span(Role.ACTION, length, length + len(tokens)))
         session.ledger.extend(tokens)
         self._generated += len(tokens)
         session.timings.generated_tokens = self._generated

@@ -50,7 +50,7 @@ class ScriptedSession:
         limit = self.window * self._arena.layout.page_bytes
         return SessionStats(held, held, limit, 0, self.logical_length, self.logical_length, 0, 0)
 
-    def check_room(self, new_tokens: int) -> None:
+    def check_room(self, new_tokens: int, roles: Any = ()) -> None:
         needed = len(self.ledger) + new_tokens
         if needed > self.window:
             raise ContextOverflow(needed, self.window)
@@ -93,6 +93,7 @@ class ScriptedEngine:
         self.sessions: list[ScriptedSession] = []
         self.prompts: list[str] = []
         self.params: list[SamplingParams] = []
+        self.roles: list[list[tuple[str, int]]] = []
         self.steps = 0
         self._script = script
         self._step_s = step_s
@@ -105,8 +106,15 @@ class ScriptedEngine:
         return self.sessions[-1]
 
     def generate(
-        self, session: ScriptedSession, new_ids: Sequence[int], params: SamplingParams, constraint: Any, cancel: Any
+        self,
+        session: ScriptedSession,
+        new_ids: Sequence[int],
+        params: SamplingParams,
+        constraint: Any,
+        cancel: Any,
+        roles: Sequence[tuple[str, int]] = (),
     ) -> Iterator[TokenEvent]:
+        self.roles.append(list(roles))
         needed = len(session.ledger) + len(new_ids)
         if needed > self.context_window:
             raise ContextOverflow(needed, self.context_window)

@@ -6,11 +6,12 @@ from itertools import pairwise
 import pytest
 import torch
 from chat_fakes import byte_tokenizer
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agentkv.chat_model import ChatAgentKV
 from agentkv.engine import Engine
+from agentkv.errors import AgentKVError, BudgetTooSmall
 
 NUMBERS = 'start: /[0-9]{2,4}/ " apples"'
 
@@ -102,6 +103,80 @@ def test_an_evicting_policy_keeps_a_long_chat_inside_its_budget(engine):
     _, unlimited = converse(full, "unlimited", [f"question {i}" for i in range(6)])
     assert facts(replies[-1])["evicted_tokens"] > 0
     assert facts(replies[-1])["peak_kv_bytes"] < facts(unlimited[-1])["peak_kv_bytes"] / 2
+
+
+def spans_of(chat, engine, session_id):
+    """(role, text) of each span of a session's ledger."""
+    kv = chat._host({})._sessions.by_id(chat._settings, session_id).kv
+    return [
+        (span.role.value, engine.tokenizer.decode(kv.ledger[span.start : span.end])) for span in kv.cache.facts.spans
+    ]
+
+
+def test_the_engine_knows_whose_words_tokens_are(engine):
+    chat = ChatAgentKV.from_engine(engine, max_tokens=6)
+    config = {"configurable": {"session_id": "roles"}}
+    messages = [SystemMessage("Be brief."), HumanMessage("Find a cup.")]
+    messages += [chat.invoke(messages, config=config), HumanMessage("A page of cups.")]
+    chat.invoke(messages, config=config)
+    spans = spans_of(chat, engine, "roles")
+    assert [role for role, _ in spans] == ["system", "task", "action", "observation", "action"]
+    assert spans[0][1].endswith("Be brief.")
+    assert spans[1][1].endswith("user\nFind a cup.")
+    assert spans[2][1].startswith("<|im_end|>\n<|im_start|>assistant\n" + messages[2].content)
+    assert spans[3][1].endswith("user\nA page of cups.")
+    kv = chat._host({})._sessions.by_id(chat._settings, "roles").kv
+    assert kv.cache.facts.spans[0].start == 0
+    assert kv.cache.facts.spans[-1].end == len(kv.ledger), "every token is somebody's"
+
+
+def test_protected_roles_stay_however_long_the_chat_becomes(engine):
+    protect = {"protect": ["system", "task", "observation"], "recent": 0.1}
+    chat = ChatAgentKV.from_engine(engine, kv_policy="h2o", kv_budget=220, kv_options=protect, max_tokens=8)
+    config = {"configurable": {"session_id": "protected"}}
+    messages = [SystemMessage("Answer in one word."), HumanMessage("Find the red cup.")]
+    for page in range(5):
+        messages += [chat.invoke(messages, config=config), HumanMessage(f"page {page}: " + "cup, " * 12)]
+    chat.invoke(messages, config=config)
+    kv = chat._host({})._sessions.by_id(chat._settings, "protected").kv
+    spans = kv.cache.facts.spans
+    kept = [set(head[head >= 0].tolist()) for head in kv.cache.store.token_index.flatten(0, 1)]
+    newest = [span for span in spans if span.role == "observation"][-1]
+    for span in (spans[0], spans[1], newest):
+        assert all(set(range(span.start, span.end)) <= head for head in kept)
+    assert kv.stats.evicted_tokens > 100
+    older = next(span for span in spans if span.role == "observation")
+    assert not all(set(range(older.start, older.end)) <= head for head in kept)
+
+
+def test_too_much_to_protect_is_refused_before_the_session_changes(engine):
+    chat = ChatAgentKV.from_engine(engine, kv_policy="h2o", kv_budget=100, kv_options={"protect": ["task"]})
+    with pytest.raises(BudgetTooSmall, match=r"tokens are protected .* raise the budget or protect fewer roles"):
+        chat.invoke("cup, " * 60)
+
+
+def test_unknown_roles_are_refused(engine):
+    chat = ChatAgentKV.from_engine(engine, kv_policy="h2o", kv_options={"protect": ["page"]})
+    with pytest.raises(AgentKVError, match="cannot protect 'page'; roles: system, task, observation, action"):
+        chat.invoke("hello")
+
+
+def test_obs_window_drops_old_pages_of_a_chat(engine):
+    chat = ChatAgentKV.from_engine(engine, kv_policy="obs-window", kv_budget=260, max_tokens=8)
+    config = {"configurable": {"session_id": "pages"}}
+    messages = [HumanMessage("Find the red cup.")]
+    for page in range(5):
+        messages += [chat.invoke(messages, config=config), HumanMessage(f"page {page}: " + "cup, " * 12)]
+    chat.invoke(messages, config=config)
+    kv = chat._host({})._sessions.by_id(chat._settings, "pages").kv
+    kept = [set(head[head >= 0].tolist()) for head in kv.cache.store.token_index.flatten(0, 1)]
+    pages = [set(range(span.start, span.end)) for span in kv.cache.facts.spans if span.role == "observation"]
+    rest = set(range(kv.logical_length)) - set().union(*pages)
+    for head in kept:
+        assert rest <= head
+        assert [bool(page & head) for page in pages] == sorted(bool(page & head) for page in pages)
+        assert not pages[0] & head
+        assert pages[-1] <= head
 
 
 def test_idle_sessions_make_room_in_a_small_pool():

@@ -117,6 +117,8 @@ def test_a_stop_string_ends_the_reply(engine: Engine) -> None:
     events = reply(engine, session, [9], constraint=Script([5, 6, 7, 8], forced_from=9), stop=("6 7",))
     assert events[-1].finish_reason == "stop"
     assert "".join(event.text for event in events) == "5 "
+    (own,) = (span for span in session.cache.facts.spans if span.role == "action")
+    assert (own.start, own.end) == (1, len(session.ledger)), "what was taken back is nobody's"
 
 
 def test_cancelling_ends_within_a_token_and_keeps_the_session(engine: Engine) -> None:
