@@ -20,6 +20,13 @@ def check_count(policy: str, name: str, value: object, least: int = 0) -> int:
     return value
 
 
+def check_odd(policy: str, name: str, value: object) -> int:
+    """An odd whole number given by a user: a slot and its neighbours. Raises AgentKVError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or value % 2 == 0:
+        raise AgentKVError(f"{policy}: {name} must be an odd whole number, not {value!r}")
+    return value
+
+
 def check_unit(policy: str, name: str, value: object) -> float:
     """A number from 0 to 1 given by a user. Raises AgentKVError otherwise."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
