@@ -19,6 +19,8 @@ PARAMS = SamplingParams(max_tokens=12, min_tokens=12)
 OPTIONS: dict[str, dict[str, object]] = {
     "conf-kv": {"fp_window": 8, "recent": 4, "tight": 0.75, "threshold": 0.3},
     "arkv": {"window": 8},
+    "snapkv": {"window": 8},
+    "pyramidkv": {"window": 8, "beta": 2.0},
 }
 
 
