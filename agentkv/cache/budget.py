@@ -117,10 +117,13 @@ def full_bytes(layout: KVLayout, tokens: int) -> int:
     return dense_bytes(Policy(name="full", scorer=None), layout, tokens)
 
 
-def dense_bytes(policy: Policy, layout: KVLayout, slots: int) -> int:
-    """Pages and metadata of ``slots`` tokens kept whole in the model's dtype (as far as windows reach)."""
+def dense_bytes(policy: Policy, layout: KVLayout, slots: int, width: int = 0) -> int:
+    """Pages and metadata of ``slots`` tokens kept whole in the model's dtype (as far as windows reach).
+
+    Metadata is at least ``width`` slots wide.
+    """
     caps = [SlotCaps(min(slots, _window_slots(layout, layer) or slots)) for layer in range(layout.layers)]
-    metadata = layout.metadata_bytes([SlotCaps(slots)], policy.code_format, len(policy.columns))
+    metadata = layout.metadata_bytes([SlotCaps(max(slots, width))], policy.code_format, len(policy.columns))
     return metadata + layout.payload_bytes(caps)
 
 
@@ -209,12 +212,14 @@ def resolve(
     shape = shape_of(policy, layout, slots, exempt)
     at_work = worst_bytes(policy, layout, slots, exempt)
     most = max(at_work, budget.bytes or 0)
-    dense = _most(lambda n: dense_bytes(policy, layout, n) <= most, window)
+    # Where nothing is quantised, metadata has from the start the width that the widest layer needs.
+    width = 0 if any(cap.code for cap in shape.caps) else max(cap.fp for cap in shape.caps)
+    dense = _most(lambda n: dense_bytes(policy, layout, n, width) <= most, window)
     if budget.unlimited:
         # Who asks for quantisation and sets no budget wants it from the start; the others have nothing to do.
         quantises = policy.precision is not None and not policy.evicts
         dense = min(window, max(cap.fp for cap in shape.caps)) if quantises else window
-    return Limits(shape, dense, max(at_work, dense_bytes(policy, layout, dense)))
+    return Limits(shape, dense, max(at_work, dense_bytes(policy, layout, dense, width)))
 
 
 def _most(fits: Callable[[int], bool], most: int) -> int:

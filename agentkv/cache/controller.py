@@ -245,7 +245,8 @@ class CacheController:
         crowded = total is not None and int(used[~self._fixed[:, 0]].sum()) + n * self._managed_heads > total
         growing = ~full if n == 1 else np.ones_like(full)
         fp_full = not dense and bool((growing & (store.fp.used + n > store.fp_caps[:, None])).any())
-        if not (full.any() or crowded or fp_full):
+        fp_full |= due and store.whole
+        if not (full.any() or crowded or fp_full or due):
             self._start_windows(n)
             return store.append(self.logical_length, n)
         self.changed_at = self.logical_length
@@ -259,7 +260,6 @@ class CacheController:
             self.rebased += rebase(store, self._rotary, self.logical_length)
         return store.append(self.logical_length, n)
 
-    @property
     def _is_due(self, n: int) -> bool:
         """Whether n more tokens would pass the window, so that positions have to begin again."""
         return self.rebases and self.logical_length - self.position_offset + n > self._window
@@ -280,6 +280,7 @@ class CacheController:
         most = max(self._window - self._window // 8, least)
         return np.where(self._fixed, _ANY, most)
 
+    @property
     def _managed_heads(self) -> int:
         return int((~self._fixed).sum()) * self.store.arena.layout.kv_heads
 
@@ -302,10 +303,10 @@ class CacheController:
     def _is_steady(self, full: np.ndarray, used: np.ndarray, room: np.ndarray) -> bool:
         """Whether one slot of each full head can make room for one token, and nothing else is to be done."""
         exact = bool((used[full] == room[full]).all())
-        managed = full & ~self._fixed
         # A victim among quantised slots takes in an FP slot; a span dropped by hand may have left none.
         if self.store.code_slots and not self.store.fp.used[full].all():
             return False
+        managed = full & ~self._fixed
         by_slot = self.policy.steady and self.policy.trigger.headroom(self.limits.max_slots) == 1
         return exact and (by_slot or not managed.any())
 
@@ -363,6 +364,8 @@ class CacheController:
         if not self.policy.protect or not self.policy.evicts or length <= self.limits.dense_slots:
             return
         least = self.limits.shape.least_layer
+        if self.rebases and length > self._window:
+            least = min(least, int(self._room_after_rebase.min()))
         protected = self._protected_tokens(length, upcoming)
         if protected + self.policy.trigger.headroom(self.limits.max_slots) > least:
             raise BudgetTooSmall(
@@ -375,8 +378,6 @@ class CacheController:
             self.check_protected(self.logical_length)
 
     def _view(self) -> CacheView:
-        if self.rebases and length > self._window:
-            least = min(least, int(self._room_after_rebase.min()))
         store, policy, facts, length = self.store, self.policy, self.facts, self.logical_length
         token_index = store.in_use(store.token_index)
         columns = {name: store.in_use(column) for name, column in store.columns.items()}

@@ -106,11 +106,13 @@ def rebase(store: KVStore, rotary: Sequence[Rotary | None], logical_length: int)
     turned = Rebased(rebases=1)
     code, fp = slice(0, split), slice(split, None)
     for layer, rule in enumerate(rotary):
+        of_fp, of_code = ([t[layer, :, part] for t in (old, positions, moves)] for part in (fp, code))
         if rule is not None:
-            of_fp, of_code = ([t[layer, :, part] for t in (old, positions, moves)] for part in (fp, code))
-            turned += Rebased(0, _turn_fp(store, rule, layer, *of_fp), _turn_codes(store, rule, layer, *of_code))
-        store.rope_pos[layer, :, :split] = positions[layer, :, code].int()
-        store.rope_pos[layer, :, store.code_cap : fp_end] = positions[layer, :, fp].int()
+            turned += Rebased(rerotated=_turn_fp(store, rule, layer, *of_fp))
+        store.rope_pos[layer, :, store.code_cap : fp_end] = of_fp[1].int()
+        if rule is not None and split:
+            turned += Rebased(requantized=_turn_codes(store, rule, layer, *of_code))
+        store.rope_pos[layer, :, :split] = of_code[1].int()
     store.position_offset = logical_length - after
     return turned
 

@@ -327,10 +327,10 @@ class KVStore:
                 if self.code_format is KVFormat.INT8_CHANNEL:  # whole pages left, so whole pages move
                     pages = self.channel_scales[layer, head, source // region.page_slots]
                     self.channel_scales[layer, head, target // region.page_slots] = pages
-        for column in self.columns.values():
-            column[..., offset : offset + width].masked_fill_(~inside, 0.0)
         width = keep.shape[-1]
         self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
+        for column in self.columns.values():
+            column[..., offset : offset + width].masked_fill_(~inside, 0.0)
         region.resize(counts)
 
     # --- size ----------------------------------------------------------------------------------------------------
@@ -377,13 +377,18 @@ class KVStore:
         self.token_index = arrange(self.token_index, lambda n: self.token_index.new_full((*shape, n), -1))
         if (positions := self.rope_pos) is not None:
             self.rope_pos = arrange(positions, lambda n: positions.new_zeros((*shape, n)))
-
-    def _note_peak(self) -> None:
         for name, column in self.columns.items():
             self.columns[name] = arrange(column, lambda n, like=column: like.new_zeros((*shape, n)))  # type: ignore[misc]
+
+    def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.resident_bytes)
 
     # --- all at once ---------------------------------------------------------------------------------------------
+
+    @property
+    def whole(self) -> bool:
+        """Whether slots are to be quantised one day, and none is yet."""
+        return not self.code_cap and bool(self._code_caps.any())
 
     def offset(self, region: Region) -> int:
         """Where a region's slots begin in the metadata."""
@@ -408,13 +413,17 @@ class KVStore:
     def open_positions(self) -> None:
         """From now on every slot's position is kept beside its token index."""
         if self.rope_pos is None:
+            # Room that only a session kept whole needed makes room for the positions.
+            if not self.code_cap and self.fp_slots <= int(self._final_fp_caps.max()):
+                self.fp_caps = self._final_fp_caps
+                self._narrow_fp()
             self.rope_pos = self.token_index - self.position_offset
             self._note_peak()
 
-        nothing = np.zeros_like(self.fp.used)
-        self.fp.resize(nothing)
     def release(self) -> None:
         """Give every page back; the store is empty afterwards."""
+        nothing = np.zeros_like(self.fp.used)
+        self.fp.resize(nothing)
         self.code.resize(nothing)
 
 

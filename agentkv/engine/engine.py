@@ -182,6 +182,7 @@ class Engine:
             rotary=self._rotary,
             checkpoints=checkpoints,
             pool=self._pool,
+            no_rebase=self.no_rebase,
         )
         self._pool.add(session)
         return session
@@ -212,7 +213,6 @@ class Engine:
             copy.adopt(session.cache.state(), session.ledger)
         return copy
 
-    def save_session(self, session: Session, path: str | Path) -> None:
     def spill(self, session: Session, to: str | Path = "cpu") -> None:
         """Move an idle session's slots out of the page pool; its next use brings them back, and it goes on unchanged.
 
@@ -236,6 +236,7 @@ class Engine:
         """Bytes of the slots that are not in the page pool but in host memory or files."""
         return self._pool.spilled_bytes
 
+    def save_session(self, session: Session, path: str | Path) -> None:
         """Write a session to one file; see :func:`agentkv.engine.persistence.save_session`."""
         save_session(self, session, Path(path))
 
@@ -289,8 +290,8 @@ class Engine:
             PoolExhausted: no pages left; the session is whole, and the call can be repeated when there are.
         """
         logits = None
-        while waiting := session.waiting:
         session.recall()
+        while waiting := session.waiting:
             if session.closed:
                 raise AgentKVError("the session was closed; open a new one")
             if cancel is not None and cancel.is_set():

@@ -89,6 +89,7 @@ class Session:
         rotary: how each layer's keys turn with position; given, an evicting policy outlives the window.
         checkpoints: how many automatic checkpoints to keep.
         pool: that spills idle sessions and brings them back.
+        no_rebase: why there is no ``rotary``, for the error message.
     """
 
     def __init__(
@@ -103,13 +104,16 @@ class Session:
         rotary: Sequence[Rotary | None] | None = None,
         checkpoints: int = 0,
         pool: SessionPool | None = None,
+        no_rebase: str | None = None,
     ):
         self.policy = policy
         self.budget = budget
         self._window = window
         self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window, exempt)
         # Prefill of a whole prompt gives nothing up on the way, positions included.
-        rotary = None if prefill == "whole" else rotary
+        if prefill == "whole":
+            rotary, no_rebase = None, "a session that prefills whole prompts does not outlive it"
+        self._no_rebase = no_rebase
         self.cache = CacheController(arena, policy, self.limits, facts, prefill, window, rotary)
         self.checkpoints = Checkpoints(checkpoints)
         self.ledger: list[int] = []
@@ -343,7 +347,8 @@ class Session:
                 )
             return
         if self.cache.token_limit is None or self.token_limit == self._window:
-            raise ContextOverflow(needed, self._window)
+            why = f"{self._no_rebase}; " if self.policy.evicts and self._no_rebase else ""
+            raise ContextOverflow(needed, self._window, f"{why}shorten the prompt or start a new session")
         hint = f"policy {self.policy.name!r} drops nothing: raise the budget or choose an evicting policy"
         raise ContextOverflow(needed - self.cache.facts.dropped_tokens, self.cache.token_limit, hint, what="its budget")
 
