@@ -70,7 +70,7 @@ def write_session(engine: Engine, session: Session, path: Path) -> None:
         "format": FORMAT,
         "model": engine.model_name,
         "fingerprint": engine.fingerprint,
-        "policy": session.policy.name,
+        "policy": session.policy.registered,
         "options": dict(session.policy.options),
         "learned": _digest_of_tensors(session.policy.scorer),
         "budget": session.budget,

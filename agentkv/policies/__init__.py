@@ -2,6 +2,7 @@
 
 from agentkv.policies import (
     arkv,
+    compose,
     conf_kv,
     full,
     h2o,
@@ -25,6 +26,7 @@ __all__ = [
     "Policy",
     "arkv",
     "build",
+    "compose",
     "conf_kv",
     "describe",
     "full",

@@ -102,7 +102,7 @@ class Policy:
                 )
         if precision is not None and precision.rule is not None:
             if not isinstance(mass, precision.rule):
-                return "precision: it reads statistics of layers that only ARKV's scorer collects; use scorer arkv"
+                return "precision: it reads statistics of layers that only ARKV's scorer, window-statistics, collects"
             if not isinstance(self.trigger, Block):
                 return "trigger: precision by score is decided when a block is freed; use trigger block"
         if mass is not None and mass.resets and isinstance(self.trigger, EachToken | Confidence):

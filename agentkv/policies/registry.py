@@ -15,6 +15,8 @@ from agentkv.policies.scorers import SegmentMean
 
 Builder = Callable[..., Policy]
 ENTRY_POINT_GROUP = "agentkv.policies"
+RECIPES = (".yaml", ".yml")
+"""A policy whose name ends like this is a recipe, a file that says what to put together."""
 _builders: dict[str, Builder] = {}
 _plugins_loaded = False
 
@@ -39,9 +41,19 @@ def register(name: str) -> Callable[[Builder], Builder]:
 
 
 def names() -> tuple[str, ...]:
-    """Every registered policy, those of installed plug-ins (entry points ``agentkv.policies``) included."""
+    """Every registered policy that needs no option, those of installed plug-ins (entry points ``agentkv.policies``)
+    included."""
     _load_plugins()
-    return tuple(_builders)
+    return tuple(name for name, builder in _builders.items() if not _needs_option(builder))
+
+
+def _needs_option(builder: Builder) -> bool:
+    return any(option.default is option.empty for option in inspect.signature(builder).parameters.values())
+
+
+def is_recipe(name: str) -> bool:
+    """Whether a policy is given by the path of a recipe instead of a name."""
+    return name.endswith(RECIPES)
 
 
 def describe(name: str) -> str:
@@ -53,7 +65,7 @@ def build(name: str, *, protect: Sequence[str] = (), segments: bool = False, **o
     """The policy ``name`` with these options.
 
     Args:
-        name: as registered.
+        name: as registered, or the path of a recipe (.yaml): see docs/policies/compose.md.
         protect: roles whose words are never evicted, of "system", "task", "observation" (the newest one), "action".
         segments: score whole sentences or lines instead of single tokens.
         options: the policy's own.
@@ -62,26 +74,35 @@ def build(name: str, *, protect: Sequence[str] = (), segments: bool = False, **o
         UnknownName: no such policy.
         AgentKVError: an option the policy does not have, or a bad value.
     """
+    if is_recipe(name):
+        name, options = "compose", {"recipe": name, **options}
     builder = _builder(name)
     known = inspect.signature(builder).parameters
     for option in options:
         if option not in known:
             has = ", ".join([*known, "protect", "segments"])
             raise AgentKVError(f"policy {name!r} has no option {option!r}; it has {has}")
+    lacking = [option for option, parameter in known.items() if parameter.default is parameter.empty]
+    if missing := [option for option in lacking if option not in options]:
+        raise AgentKVError(f"policy {name!r} needs the option {missing[0]!r}")
     policy = builder(**options)
     if protect:
         policy = _protecting(policy, protect)
     return _by_segment(policy) if segments else policy
 
 
-def _protecting(policy: Policy, protect: Sequence[str]) -> Policy:
+def parse_roles(where: str, names: Sequence[str]) -> tuple[Role, ...]:
+    """Roles to protect, by name. Raises AgentKVError, beginning with ``where``, for a role there is not."""
     roles = [role.value for role in Role if role is not Role.OTHER]
-    given = (protect,) if isinstance(protect, str) else tuple(protect)
-    for role in given:
-        if role not in roles:
-            raise AgentKVError(f"{policy.name}: cannot protect {role!r}; roles: {', '.join(roles)}")
-    named = tuple(Role(role) for role in given)
-    return replace(policy, protect=named, options={**policy.options, "protect": list(given)})
+    for name in names:
+        if name not in roles:
+            raise AgentKVError(f"{where}: cannot protect {name!r}; roles: {', '.join(roles)}")
+    return tuple(Role(name) for name in names)
+
+
+def _protecting(policy: Policy, protect: Sequence[str]) -> Policy:
+    given = [protect] if isinstance(protect, str) else list(protect)
+    return replace(policy, protect=parse_roles(policy.name, given), options={**policy.options, "protect": given})
 
 
 def _by_segment(policy: Policy) -> Policy:

@@ -68,6 +68,7 @@ class EvalPlan:
     def settings(self) -> dict[str, Any]:
         """The part of the configuration that decides what the numbers mean; its hash names the run."""
         options = self.options
+        recipes = _recipes(self.arms) if self.needs_model else {}
         return {
             "agent": options.agent,
             "model": options.model if self.needs_model else None,
@@ -79,6 +80,7 @@ class EvalPlan:
             "style": options.style,
             "history": options.history,
             "step_timeout_s": options.step_timeout_s,
+            **({"recipes": recipes} if recipes else {}),
         }
 
     @property
@@ -116,8 +118,9 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
 
 
 def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tuple[Arm, ...], tuple[str, ...]]:
+    recipes = _recipes([Arm(policy) for policy in options.policies])
     for policy in options.policies:
-        _check_choice("--policy", policy, policy_names)
+        _check_choice("--policy", policy, (*policy_names, *recipes))
     policies = list(dict.fromkeys(options.policies))
     budgeted = [policy for policy in policies if policy != REFERENCE_POLICY]
     notes = []
@@ -130,6 +133,14 @@ def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tupl
     arms = [Arm(REFERENCE_POLICY)] if REFERENCE_POLICY in policies else []
     arms += [Arm(policy, budget) for policy in budgeted for budget in budgets]
     return tuple(arms), tuple(notes)
+
+
+def _recipes(arms: Sequence[Arm]) -> dict[str, object]:
+    """What the policies that are paths of recipes stand for now. Raises AgentKVError for a recipe that is none."""
+    from agentkv.policies import build
+    from agentkv.policies.registry import is_recipe
+
+    return {arm.policy: build(arm.policy).options["recipe"] for arm in arms if is_recipe(arm.policy)}
 
 
 def _load_tasks(options: EvalOptions) -> list[Task]:

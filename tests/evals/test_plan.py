@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from eval_fakes import Lab
 
+from agentkv.errors import AgentKVError
 from agentkv_envs import Task
 from agentkv_evals.errors import EvalError
 from agentkv_evals.options import EvalOptions
@@ -28,6 +31,20 @@ def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
         assert make_plan(lab.options(**same), POLICIES).fingerprint == base
     for other in ({"seed": 1}, {"limit": 1}, {"max_steps": 5}, {"budgets": ("512",)}, {"style": "vwa"}):
         assert make_plan(lab.options(**other), POLICIES).fingerprint != base
+
+
+def test_a_recipe_is_a_policy_and_its_content_counts(lab: Lab, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    prints = []
+    for recent in (0.25, 0.5):
+        recipe.write_text(f"scorer: recency\nrecent: {recent}\n")
+        plan = make_plan(lab.options(policies=("full", str(recipe))), POLICIES)
+        assert [arm.policy for arm in plan.arms] == ["full", str(recipe)]
+        assert plan.settings()["recipes"][str(recipe)]["recent"] == recent
+        prints.append(plan.fingerprint)
+    assert prints[0] != prints[1]
+    with pytest.raises(AgentKVError, match="there is no such recipe"):
+        make_plan(lab.options(policies=("none.yaml",)), POLICIES)
 
 
 def test_episode_ids_are_folder_names_and_unique(lab: Lab) -> None:
