@@ -51,8 +51,8 @@ class Rewind:
     """What a rewind came to.
 
     Attributes:
-        how: "exact": the cache is as it was, or holds what the newest token left saw, no more and no less. "checkpoint":
-            it is as at an earlier checkpoint. "prefill": it is empty.
+        how: "exact": the cache is as it was, or holds what the newest token left saw, no more and no less.
+            "checkpoint": it is as at an earlier checkpoint. "prefill": it is empty.
         recompute: indices of the ledger's tokens that are not in the cache: they are computed with the next call. In an
             exact rewind these are tokens that were waiting then too. Otherwise what the policy keeps of them may
             differ from what it kept before, since they come in other chunks.

@@ -20,6 +20,7 @@ from agentkv.cache.budget import Budget, BudgetLike, full_bytes
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
 from agentkv.cache.rotary import Rotary
+from agentkv.engine.explain import Explanation
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.positions import find_rotary
@@ -212,6 +213,10 @@ class Engine:
             copy = self._open(session.policy, session.budget, session.cache.prefill, session.checkpoints.keep)
             copy.adopt(session.cache.state(), session.ledger)
         return copy
+
+    def explain(self, session: Session) -> Explanation:
+        """Which text of the session its cache still holds; see :mod:`agentkv.engine.explain`."""
+        return session.explain(self.tokenizer)
 
     def spill(self, session: Session, to: str | Path = "cpu") -> None:
         """Move an idle session's slots out of the page pool; its next use brings them back, and it goes on unchanged.

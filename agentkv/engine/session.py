@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentkv.cache import edits
 from agentkv.cache.arena import PageArena
@@ -19,6 +19,7 @@ from agentkv.cache.formats import SlotCaps
 from agentkv.cache.rotary import Rotary
 from agentkv.cache.state import CacheState
 from agentkv.engine.checkpoints import Checkpoint, Checkpoints, Rewind
+from agentkv.engine.explain import Explanation, explain
 from agentkv.errors import AgentKVError, ContextOverflow, PoolExhausted
 from agentkv.policies.base import Policy
 
@@ -275,6 +276,11 @@ class Session:
                     f"computed so far"
                 )
             edits.drop(self.cache, start, end)
+
+    def explain(self, tokenizer: Any = None) -> Explanation:
+        """Which tokens the cache holds, in what form, and in how many heads; with a tokenizer, as text."""
+        with self.exclusive():
+            return explain(self, tokenizer)
 
     # --- use -----------------------------------------------------------------------------------------------------
 
