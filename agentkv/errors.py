@@ -47,5 +47,9 @@ class SessionFileError(AgentKVError):
     """A session file that cannot be written, is damaged, or belongs to another model."""
 
 
+class GatesFileError(AgentKVError):
+    """A file of retention gates that cannot be read or written, is damaged, or belongs to another model."""
+
+
 class Unsupported(AgentKVError):
     """Something agentkv declines to do, with the reason."""

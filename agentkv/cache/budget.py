@@ -88,8 +88,8 @@ class Shape:
 
     @property
     def least_layer(self) -> int:
-        """Slots of a head in the managed layer that has fewest."""
-        return min((self.layer_slots[layer] for layer in self.managed), default=self.max_slots)
+        """Slots that every head of a managed layer can count on: the layer that has fewest, or a share of the total."""
+        return min([self.max_slots, *(self.layer_slots[layer] for layer in self.managed)])
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def shape_of(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int
     shares = iter(policy.allocator.layer_slots(slots, fixed.count(False), policy.least_slots(slots)))
     layer_slots = tuple(w if w and outside else next(shares) for w, outside in zip(windows, fixed, strict=True))
     managed = [n for n, outside in zip(layer_slots, fixed, strict=True) if not outside]
-    chunk = policy.prefill_chunk(slots, min(managed, default=slots))
+    chunk = policy.prefill_chunk(slots, min([slots, *managed]))
 
     def caps(layer: int) -> SlotCaps:
         n = layer_slots[layer]

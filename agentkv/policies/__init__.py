@@ -17,6 +17,7 @@ from agentkv.policies import (
     streaming_llm,
     surprise,
     tova,
+    trim_kv,
     window,
 )
 from agentkv.policies.base import Policy
@@ -44,5 +45,6 @@ __all__ = [
     "streaming_llm",
     "surprise",
     "tova",
+    "trim_kv",
     "window",
 ]

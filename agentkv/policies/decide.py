@@ -62,7 +62,7 @@ def victims(policy: Policy, view: CacheView, fixed: Tensor | None) -> Tensor:
 def shrink(policy: Policy, view: CacheView, target: Target) -> Plan:
     """Keep the best slots within the target, protected ones first, and quantise what the precision rule says."""
     score = ranking(policy, view, target.fixed)
-    keep = _best(score, target) & view.filled
+    keep = _best(score, view.filled, target)
     if policy.whole_observations and view.observations is not None:
         keep = _whole_observations(view, keep, target.fixed)
     if policy.precision is None or not target.demote:
@@ -71,11 +71,12 @@ def shrink(policy: Policy, view: CacheView, target: Target) -> Plan:
     return Plan(keep, demote & ~target.exempt.view(-1, 1, 1))
 
 
-def _best(score: Tensor, target: Target) -> Tensor:
+def _best(score: Tensor, filled: Tensor, target: Target) -> Tensor:
     """[L, H, S] bool: the slots with the highest scores that a head, and all heads together, may keep."""
     order = score.argsort(-1, descending=True)
     place = torch.arange(score.shape[-1], device=score.device)
     keep = torch.zeros_like(score, dtype=torch.bool).scatter_(-1, order, place < target.slots.unsqueeze(-1))
+    keep &= filled
     if target.total is None:
         return keep
     managed = keep if target.fixed is None else keep & ~target.fixed.view(-1, 1, 1)
@@ -84,7 +85,7 @@ def _best(score: Tensor, target: Target) -> Tensor:
     competing = score.masked_fill(~managed, float("-inf")).flatten()
     best = torch.zeros_like(competing, dtype=torch.bool)
     best[competing.topk(target.total).indices] = True
-    return best.view_as(keep) | (keep & ~managed)
+    return keep & (best.view_as(keep) | ~managed)
 
 
 def _whole_observations(view: CacheView, keep: Tensor, fixed: Tensor | None) -> Tensor:
