@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,72 +18,16 @@ from agentkv.cache.plan import Room, validate
 from agentkv.cache.rotary import Rebased, Rotary, rebase
 from agentkv.cache.snapshot import Snapshot
 from agentkv.cache.state import BESIDE, CacheState
+from agentkv.cache.step import Step, paged_views
 from agentkv.cache.store import KVStore, Placement
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError, BudgetTooSmall, PoolExhausted
 from agentkv.policies import decide
 from agentkv.policies.base import Policy
-from agentkv_kernels import PagedKV
 
 Prefill = Literal["chunked", "whole"]
 _ANY = np.iinfo(np.int64).max // 2
 """Room without a limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One forward pass over n new tokens of one session. L = layers, H = KV heads, S = slots in use, the new included.
-
-    Attributes:
-        store: where keys and values go.
-        policy: whose rules say what is measured on the way.
-        first_token: token index of the first new token; the session's logical length before this step.
-        query_index: [n] int32 token indices of the new tokens.
-        positions: [n] int64 positions that the model is told.
-        placement: where the new tokens go.
-        rows: [L, 2 · H · n] int64 rows of the arena for the new keys, then the new values.
-        views: arguments of the attention kernel, one per layer.
-        mass: [L, H, S] float32, filled by the layers, or None.
-        mass_weights: [m ≤ n] float32, or None.
-        creation: [L, H, n] float32, filled by the layers, or None.
-        layer_stats: per layer what the attention rule says of it; filled by the layers.
-        hidden: per layer the attention's input [n, hidden], where the policy reads it.
-        surprise: −log p of the tokens [n], where the policy reads it; filled by the model, empty until then.
-    """
-
-    store: KVStore
-    policy: Policy
-    first_token: int
-    query_index: Tensor
-    positions: Tensor
-    placement: Placement
-    rows: Tensor
-    views: list[PagedKV]
-    mass: Tensor | None
-    mass_weights: Tensor | None
-    creation: Tensor | None
-    layer_stats: dict[int, Tensor]
-    hidden: dict[int, Tensor]
-    surprise: list[Tensor]
-
-    @property
-    def tokens(self) -> int:
-        return len(self.query_index)
-
-    def note_mass(self, layer: int, mass: Tensor) -> None:
-        """Put a layer's mass [H, S of the layer] where that layer's slots are in the metadata in use."""
-        assert self.mass is not None
-        code = self.views[layer].code_slots
-        first_fp, fp = self.mass.shape[-1] - self.store.fp_slots, mass.shape[-1] - code
-        self.mass[layer, :, :code] = mass[:, :code]
-        self.mass[layer, :, first_fp : first_fp + fp] = mass[:, code:]
-
-    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Store a layer's new keys and values, each [H, n, D] in the model's dtype."""
-        rows = self.store.fp.rows
-        rows.index_copy_(0, self.rows[layer], torch.stack((key, value)).view(-1, rows.shape[-1]))
-        if self.creation is not None and self.policy.creation is not None:
-            self.creation[layer] = self.policy.creation(layer, key, self.hidden.pop(layer, None))
 
 
 class CacheController:
@@ -204,7 +147,7 @@ class CacheController:
         device = self.store.arena.device
         self.facts.note_tokens(first, torch.tensor(ids, device=device))
         placement = self._make_room(n)
-        views = self.store.views(n)
+        views = paged_views(self.store, n)
         rule = self.policy.mass
         slots = self.store.code_slots + self.store.fp_slots
         heads = placement.slots.shape[:2]

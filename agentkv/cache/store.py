@@ -15,7 +15,6 @@ from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
 from agentkv.errors import PoolExhausted
-from agentkv_kernels import PagedKV
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""
@@ -141,36 +140,6 @@ class KVStore:
         """The slots in use of a metadata tensor [L, H, capacity]: [L, H, S], quantised slots first."""
         fp = tensor[..., self.code_cap : self.code_cap + self.fp_slots]
         return torch.cat([tensor[..., : self.code_slots], fp], dim=-1) if self.code_slots else fp
-
-    def views(self, new_tokens: int) -> list[PagedKV]:
-        """Arguments of the attention kernel for each layer, the slots of the ``new_tokens`` newest included."""
-        fp_most, code_most = self.fp.used.max(1), self.code.used.max(1)
-        even = (self.fp.used == fp_most[:, None]).all(1) & (self.code.used == code_most[:, None]).all(1)
-        fp_index, code_index = self.fp.page_index(), self.code.page_index()
-        views = []
-        for layer, (fp, code, uniform) in enumerate(zip(fp_most.tolist(), code_most.tolist(), even, strict=True)):
-            tokens = self.token_index[layer, :, self.code_cap : self.code_cap + fp]
-            if code:
-                tokens = torch.cat([self.token_index[layer, :, :code], tokens], dim=-1)
-            code_pages = -(-code // self.code.page_slots)
-            views.append(
-                PagedKV(
-                    fp_halves=self.fp.halves,
-                    fp_index=fp_index[layer, ..., : -(-fp // self.fp.page_slots)],
-                    fp_slots=fp,
-                    code_halves=self.code.halves,
-                    code_index=code_index[layer, ..., :code_pages],
-                    code_slots=code,
-                    scales=self.scales[layer, ..., :code],
-                    token_index=tokens,
-                    # A single query sees its own slot too; several see one another's only as far as they are older.
-                    visible_slots=(code + fp - (new_tokens if new_tokens > 1 else 0)) if uniform else 0,
-                    ragged=not uniform,
-                    code_format=self.code_format,
-                    channel_scales=self.channel_scales[layer, :, :code_pages],
-                )
-            )
-        return views
 
     def read_keys(self) -> Tensor:
         """All keys in use, dequantised: [L, H, S, D] float32, zero at empty slots."""
