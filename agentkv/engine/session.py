@@ -327,6 +327,11 @@ class Session:
     def _spans(self, roles: Roles) -> list[Span]:
         spans, start = [], len(self.ledger)
         for role, count in roles:
+            if role not in set(Role) or count < 0:
+                known = ", ".join(Role)
+                raise AgentKVError(
+                    f"({role!r}, {count!r}) says nothing of tokens; write a role of {known}, and how many"
+                )
             spans.append(Span(Role(role), start, start + count))
             start += count
         return spans

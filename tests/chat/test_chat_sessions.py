@@ -2,7 +2,7 @@
 
 import pytest
 from chat_fakes import ScriptedEngine
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from agentkv.chat_model import ChatAgentKV
 from agentkv.errors import AgentKVError, ContextOverflow, UnknownName
@@ -31,6 +31,19 @@ def test_a_named_session_prefills_only_the_new_messages():
     assert facts(second)["reused_tokens"] == second.usage_metadata["input_token_details"]["cache_read"] > 0
     assert facts(second)["reused_tokens"] + facts(second)["new_tokens"] == rendered
     assert len(engine.sessions) == 1
+
+
+def test_each_call_says_whose_words_the_new_tokens_are():
+    engine = ScriptedEngine()
+    chat = ChatAgentKV.from_engine(engine)
+    messages = [SystemMessage("brief"), HumanMessage("one")]
+    messages += [chat.invoke(messages), HumanMessage("two")]
+    chat.invoke(messages)
+    first, second = engine.roles
+    assert [role for role, _ in first] == ["system", "task", "action"]
+    assert [role for role, _ in second] == ["observation", "action"]
+    opening = len("<|im_end|>\n<|im_start|>assistant\n") - len("<|im_end|>") - len("<|im_start|>") + 2
+    assert first[-1][1] == second[-1][1] == opening
 
 
 @pytest.mark.parametrize(

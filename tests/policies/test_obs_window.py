@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 
 from agentkv.cache.facts import Role
 from agentkv.engine import SamplingParams
+from agentkv.errors import AgentKVError
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 TURN = [(Role.OBSERVATION, 20), (Role.OTHER, 4)]
@@ -90,3 +92,15 @@ def test_when_only_the_newest_observation_is_left_its_oldest_tokens_go() -> None
         assert set(range(10)) <= head
         assert set(range(90, 120)) <= head
         assert not set(range(10, 30)) & head
+
+
+def test_a_role_that_is_none_is_refused_and_changes_nothing() -> None:
+    engine = tiny_engine(dtype=torch.float32)
+    session = engine.open_session("obs-window", 60)
+    with pytest.raises(
+        AgentKVError, match=r"'page', 3\) says nothing of tokens; write a role of system, task, observation"
+    ):
+        engine.generate(session, [2, 3, 4], roles=[("page", 3)])
+    assert session.ledger == []
+    list(engine.generate(session, [2, 3, 4], SamplingParams(max_tokens=1), roles=[("observation", 3)]))
+    assert session.cache.facts.spans[0].role is Role.OBSERVATION
