@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,6 @@ def write_session(engine: Engine, session: Session, path: Path) -> None:
         "fingerprint": engine.fingerprint,
         "policy": session.policy.registered,
         "options": dict(session.policy.options),
-        "learned": _digest_of_tensors(session.policy.scorer),
         "budget": session.budget,
         "prefill": session.cache.prefill,
         "ledger": session.ledger,
@@ -95,16 +94,12 @@ def restore_session(engine: Engine, path: Path) -> Session:
     Everything that was computed is reused: ``session.reusable_tokens``. Checkpoints are not in the file.
 
     Raises:
-        SessionFileError: not a session file, damaged, or of another model, chat template or gates of a policy.
+        SessionFileError: not a session file, damaged, or of another model or chat template.
+        AgentKVError: its policy cannot be built as it was, because its gates changed for example.
         PoolExhausted: no room.
     """
     about, tensors = _read_checked(engine, path)
     session = engine.open_session(about["policy"], about["budget"], prefill=about["prefill"], **about["options"])
-    if about["learned"] != _digest_of_tensors(session.policy.scorer):
-        raise SessionFileError(
-            f"{path} was saved under policy {about['policy']!r} with other gates than those its options name now; "
-            f"bring them back or start a new session"
-        )
     session.adopt(_state(session, about, tensors), about["ledger"])
     return session
 
@@ -133,17 +128,6 @@ def _read_checked(engine: Engine, path: Path) -> tuple[dict[str, Any], dict[str,
 def _beside_slots(state: CacheState) -> dict[str, Tensor]:
     named = (state.layer_stats, state.last_logits, state.facts.surprise(state.logical_length))
     return {name: t.contiguous() for name, t in zip(_BESIDE_SLOTS, named, strict=True) if t is not None}
-
-
-def _digest_of_tensors(part: object) -> str:
-    """Sha256 of all tensors among the fields of a dataclass and of those in it: what a policy has learned."""
-    digest = hashlib.sha256()
-    if isinstance(part, Tensor):
-        digest.update(_bytes(part.cpu()))
-    elif is_dataclass(part):
-        for field in fields(part):
-            digest.update(_digest_of_tensors(getattr(part, field.name)).encode())
-    return digest.hexdigest()
 
 
 def _state(session: Session, about: Mapping[str, Any], tensors: dict[str, Tensor]) -> CacheState:

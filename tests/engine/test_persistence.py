@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,59 @@ def test_a_fork_goes_its_own_way(engine: Engine, policy: str) -> None:
     assert engine.arena.used_pages == 0
 
 
+def test_a_restored_session_says_what_need_not_be_computed_again(engine: Engine, tmp_path: Path) -> None:
+    """And it is not: the next call runs what waits and what is new, in as many passes as the session itself."""
+    session = grown(engine, "streaming-llm")
+    session.drop_span(10, 20)
+    engine.save_session(session, tmp_path / "s")
+    restored = engine.restore_session(tmp_path / "s")
+    assert restored.reusable_tokens == session.logical_length == 78
+    assert restored.stats.dropped_tokens == 10
+    list(engine.generate(restored, random_ids(5), PARAMS))
+    assert (restored.timings.reused_tokens, restored.timings.new_tokens) == (78, 1 + 5)
+    assert restored.timings.forward_passes == 1 + 11
+
+
+@pytest.mark.parametrize("failure", [MemoryError(), PoolExhausted("the KV pool is full")])
+def test_a_change_that_fails_leaves_the_session_as_it_was(monkeypatch, failure: Exception) -> None:
+    """No memory while slots are being quantised: the session goes on like one that never knew."""
+    engine = tiny_engine(dtype=torch.float32)
+    session, twin = (engine.open_session("conf-kv", 40, **OPTIONS["conf-kv"]) for _ in range(2))
+    for one in (session, twin):
+        list(engine.generate(one, random_ids(session.limits.dense_slots), SamplingParams(max_tokens=1)))
+    before = session.cache.state()
+
+    def failing(*args: object) -> None:
+        raise failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agentkv.cache.store.stage", failing)
+        with pytest.raises(type(failure)):
+            list(engine.generate(session, random_ids(20), PARAMS))
+    after = session.cache.state()
+    assert after.logical_length == before.logical_length
+    for name, tensor in before.snapshot.tensors().items():
+        assert torch.equal(tensor, after.snapshot.tensors()[name]), name
+    list(engine.generate(session, [], PARAMS))
+    list(engine.generate(twin, random_ids(20), PARAMS))
+    assert session.ledger == twin.ledger
+    assert session.stats.quantized_tokens == twin.stats.quantized_tokens > 0
+
+
+def test_a_session_that_found_no_pages_goes_on_when_there_are_some() -> None:
+    engine = tiny_engine(dtype=torch.float32, kv_pool="64KiB")
+    session = engine.open_session("conf-kv", 14, fp_window=3, recent=2, sinks=1)
+    list(engine.generate(session, random_ids(14), SamplingParams(max_tokens=1)))
+    hoard = engine.arena.allocate(engine.arena.free_pages)
+    with pytest.raises(PoolExhausted):
+        list(engine.generate(session, random_ids(20), PARAMS))
+    assert len(session.ledger) == 15 + 20
+    engine.arena.release(hoard)
+    list(engine.generate(session, [], PARAMS))
+    assert len(session.ledger) == 15 + 20 + 12
+    assert session.stats.peak_bytes <= session.limits.max_bytes
+
+
 def test_an_empty_session_can_be_saved(engine: Engine, tmp_path: Path) -> None:
     engine.save_session(engine.open_session("h2o", 64), tmp_path / "empty")
     restored = engine.restore_session(tmp_path / "empty")
@@ -131,6 +185,21 @@ class TestBadFiles:
     def test_of_something_else(self, engine: Engine, tmp_path: Path) -> None:
         save_file({"x": torch.zeros(2)}, tmp_path / "x.safetensors")
         self.refused(engine, tmp_path / "x.safetensors", "not of a session")
+
+    @pytest.mark.parametrize("limit", [0, 4096])
+    def test_a_full_disk_leaves_the_old_file(self, engine: Engine, saved: Path, limit: int) -> None:
+        """The system's own refusal, in the middle of the file."""
+        before, session = saved.read_bytes(), grown(engine, "h2o")
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            with pytest.raises(SessionFileError, match="cannot write the session file"):
+                engine.save_session(session, saved)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert saved.read_bytes() == before
+        assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+        assert going_on(engine, session)
 
     def test_a_failed_write_leaves_the_old_file(self, engine: Engine, saved: Path, monkeypatch) -> None:
         before = saved.read_bytes()
