@@ -27,7 +27,7 @@ from agentkv.errors import Unsupported
 from agentkv.models.registry import EMBEDDED, model_folder
 
 if TYPE_CHECKING:
-    from agentkv.engine import Engine
+    from agentkv.engine import Engine, Explanation
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 _PER_CALL = (*_SAMPLING, "stop", "grammar", "session_id", "model")
@@ -63,6 +63,9 @@ class ChatAgentKV(BaseChatModel):
     """Options of the policy."""
     kv_pool: int | str | None = None
     """Pool that all sessions of the engine share: bytes ("2GiB"), tokens of full KV, or a share of the free memory."""
+    kv_spill: str | None = None
+    """Where the least recently used idle session goes when the pool is full: "cpu" (host memory) or a folder. None: it
+    is closed, and computed anew when it comes back."""
     dtype: str = "auto"
     device: str = "cpu"
     temperature: float = Field(default=0.0, ge=0)
@@ -218,6 +221,14 @@ class ChatAgentKV(BaseChatModel):
         """Like `close_session`, without blocking the event loop."""
         return await asyncio.to_thread(self.close_session, session_id)
 
+    def explain(self, session_id: str) -> Explanation | None:
+        """Which text the session of this policy and budget still holds, and in what form; None if there is none.
+
+        Waits for calls that are already queued, and loads nothing.
+        """
+        futures = [host.explain(self._settings, session_id) for host in self._hosts.values()]
+        return next((told for future in futures if (told := future.result()) is not None), None)
+
     def get_token_ids(self, text: str) -> list[int]:
         """Ids of `text` under the model's own tokenizer."""
         return self._host({}).template.encode(text)
@@ -238,7 +249,9 @@ class ChatAgentKV(BaseChatModel):
         if model not in self._hosts:
             from agentkv.engine import Engine
 
-            engine = Engine.shared(model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool)
+            engine = Engine.shared(
+                model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool, spill=self.kv_spill
+            )
             self._hosts[model] = host_of(engine)
         return self._hosts[model]
 

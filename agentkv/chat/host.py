@@ -15,6 +15,7 @@ from agentkv.errors import AgentKVError
 
 if TYPE_CHECKING:
     from agentkv.cache.formats import KVLayout
+    from agentkv.engine.explain import Explanation
     from agentkv.engine.session import SessionStats
 
 _host_lock = threading.Lock()
@@ -90,6 +91,14 @@ class ChatHost:
             self._sessions.close(session)
         return session is not None
 
+    def explain(self, settings: KVSettings, session_id: str) -> Future[Explanation | None]:
+        """Queue a look at what a session holds of its text; None if there is no such session."""
+        return self._thread.submit(self._explain, settings, session_id)
+
+    def _explain(self, settings: KVSettings, session_id: str) -> Explanation | None:
+        session = self._sessions.by_id(settings, session_id)
+        return None if session is None else self.engine.explain(session.kv)
+
     def _serve(self, call: ChatCall) -> None:
         if call.cancel.is_set():
             return
@@ -160,7 +169,12 @@ class ChatHost:
         return self._sessions.by_id(request.settings, request.session_id)
 
     def _make_room(self, session: ChatSession, tokens: int) -> None:
-        """Close idle sessions, least recently used first, until the pool has room for `tokens` more."""
+        """Close idle sessions, least recently used first, until the pool has room for `tokens` more.
+
+        An engine that spills does that itself, when it comes to it, and loses nothing.
+        """
+        if self.engine.spill_to is not None:
+            return
         arena, layout = self.engine.arena, self.engine.layout
         wanted = growth_bytes(layout, session.kv.stats, tokens)
         while arena.free_pages * layout.page_bytes < wanted and self._sessions.close_oldest(keep=session):

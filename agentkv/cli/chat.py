@@ -29,6 +29,8 @@ def chat(
 ) -> None:
     """Chat in the terminal; after each reply a line shows the session's KV. /quit or Ctrl-D ends it.
 
+    /kv shows which text the cache still holds, and in what form.
+
     Lines piped to stdin are taken as one message each; replies go to stdout, KV lines to stderr.
 
     \b
@@ -57,12 +59,27 @@ def _converse(chat_model: ChatAgentKV, session: str, system: str | None) -> None
     chat_model.load()
     messages: list[BaseMessage] = [SystemMessage(system)] if system else []
     while (line := _read_line()) is not None and line != "/quit":
-        if line:
+        if line == "/kv":
+            _show_kv(chat_model, session)
+        elif line:
             asked = [*messages, HumanMessage(line)]
             try:
                 messages = [*asked, _reply(chat_model, asked, session)]
             except ContextOverflow as overflow:  # the conversation is whole without this message
                 print(f"agentkv: {overflow}", file=sys.stderr, flush=True)
+
+
+def _show_kv(chat_model: ChatAgentKV, session: str) -> None:
+    """Show the conversation coloured by what the cache holds of it: on a terminal; else a line per span."""
+    from rich.console import Console
+
+    told = chat_model.explain(session)
+    if told is None:
+        print("agentkv: nothing was said yet", file=sys.stderr, flush=True)
+    elif sys.stderr.isatty():
+        Console(stderr=True, highlight=False).print(told)
+    else:
+        print(told.to_text(), file=sys.stderr, flush=True)
 
 
 def _read_line() -> str | None:

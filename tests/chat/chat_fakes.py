@@ -88,6 +88,7 @@ class ScriptedEngine:
         self.tokenizer = byte_tokenizer(chat_template)
         self.eos_token_ids = frozenset({self.tokenizer.eos_token_id})
         self.context_window = window
+        self.spill_to = None
         self.layout = KVLayout(layers=1, kv_heads=1, head_dim=8, dtype=torch.float32, page_slots=1)
         self.arena = ScriptedArena(self.layout, pages)
         self.sessions: list[ScriptedSession] = []

@@ -190,6 +190,32 @@ def test_idle_sessions_make_room_in_a_small_pool():
     assert facts(again)["reused_tokens"] == 0
 
 
+def test_idle_sessions_of_an_engine_that_spills_are_not_lost():
+    last = []
+    for engine in (tiny_engine(kv_pool="96KiB", spill="cpu"), tiny_engine()):
+        chat = ChatAgentKV.from_engine(engine, max_tokens=20)
+        first, _ = converse(chat, "first", ["x" * 60])
+        for i in range(6):
+            converse(chat, f"other-{i}", ["y" * 60])
+        last.append(chat.invoke([*first, HumanMessage("z")], session_id="first"))
+    again, expected = last
+    assert facts(again)["session"] == "continued"
+    assert facts(again)["reused_tokens"] == facts(expected)["reused_tokens"] > 60
+    assert again.content == expected.content
+
+
+def test_a_session_is_explained_as_text(engine):
+    chat = ChatAgentKV.from_engine(engine, max_tokens=12, kv_policy="streaming-llm", kv_budget=96)
+    assert chat.explain("explained") is None
+    converse(chat, "explained", ["one", "two" * 30, "three"])
+    told = chat.explain("explained")
+    assert told.tokens > 150
+    assert "dropped" not in told.to_text()
+    assert {span.role for span in told.spans} >= {"task", "observation", "action"}
+    assert "<|im_start|>user\ntwotwo" in "".join(span.text for span in told.spans)
+    chat.close_session("explained")
+
+
 @pytest.mark.model
 def test_the_embedded_model_holds_a_conversation():
     chat = ChatAgentKV(max_tokens=16)

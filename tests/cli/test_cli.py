@@ -167,13 +167,15 @@ def test_runs_list_of_an_empty_folder(capsys, tmp_path):
 
 @pytest.mark.model
 def test_piped_chat_answers_each_line_and_shows_its_kv():
-    lines = "What is the capital of France? Answer briefly.\n\nAnd of Italy?\n/quit\nnever read\n"
+    lines = "/kv\nWhat is the capital of France? Answer briefly.\n\nAnd of Italy?\n/kv\n/quit\nnever read\n"
     done = agentkv("chat", "--max-tokens", "12", input=lines)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "The capital of France is Paris.\nThe capital of Italy is Rome.\n"
     first, second = [line for line in done.stderr.splitlines() if line.startswith("[full: KV")]
     assert "reused 0," in first
     assert "reused 47," in second
+    assert "nothing was said yet" in done.stderr
+    assert "policy full, " in done.stderr
 
 
 @pytest.mark.model
