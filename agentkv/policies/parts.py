@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from agentkv.cache.formats import KVFormat
 from agentkv.errors import AgentKVError
@@ -14,8 +14,8 @@ from agentkv.policies.arkv import OriginShare
 from agentkv.policies.precision import AgePrecision, ScorePrecision
 from agentkv.policies.registry import build
 from agentkv.policies.rules import AttentionRule
-from agentkv.policies.scorers import AttentionMass, MassAndRecency, Recency
-from agentkv.policies.shares import Share, check_count, check_positive, check_share, check_unit
+from agentkv.policies.scorers import AttentionMass, MassAndRecency, Recency, Scale
+from agentkv.policies.shares import Share, check_choice, check_count, check_positive, check_share, check_unit
 from agentkv.policies.triggers import Block, Confidence, EachToken
 
 Check = Callable[[str, str, object], object]
@@ -102,9 +102,7 @@ def _positive_unit(where: str, name: str, value: object) -> float:
 
 
 def _format(where: str, name: str, value: object) -> str:
-    if value not in FORMATS:
-        raise AgentKVError(f"{where}: {name} must be one of {', '.join(FORMATS)}, not {value!r}")
-    return str(value)
+    return check_choice(where, name, value, tuple(FORMATS))
 
 
 def _rule(decay: float, queries: int | None) -> AttentionRule:
@@ -116,8 +114,14 @@ def _attention_mass(decay: float = 1.0, queries: int | None = None) -> Attention
     return AttentionMass(_rule(decay, queries))
 
 
-def _mass_and_recency(alpha: float = 0.65, decay: float = 0.9, queries: int | None = None) -> MassAndRecency:
-    return MassAndRecency(alpha, _rule(decay, queries))
+def _mass_and_recency(
+    alpha: float = 0.65, decay: float = 0.9, queries: int | None = None, scale: Scale = "largest"
+) -> MassAndRecency:
+    return MassAndRecency(alpha, _rule(decay, queries), scale)
+
+
+def _scale(where: str, name: str, value: object) -> str:
+    return check_choice(where, name, value, get_args(Scale))
 
 
 def _age(format: str = "int8", fp_window: Share = 1 / 16, block: int = 16) -> AgePrecision:
@@ -137,7 +141,7 @@ SCORERS: dict[str, Part] = {
     "recency": Made(Recency, {}),
     "noise": ScorerOf("random", ("seed",)),
     "attention-mass": Made(_attention_mass, _MASS),
-    "mass-and-recency": Made(_mass_and_recency, {"alpha": check_unit, **_MASS}),
+    "mass-and-recency": Made(_mass_and_recency, {"alpha": check_unit, **_MASS, "scale": _scale}),
     "window-mass": ScorerOf("snapkv", ("window", "kernel")),
     "window-statistics": ScorerOf("arkv", ("window", "gamma")),
     "importance-and-redundancy": ScorerOf("r-kv", ("weight", "window", "kernel")),

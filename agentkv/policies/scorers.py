@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -43,22 +44,35 @@ class AttentionMass(Scorer):
         return view.mass
 
 
+Scale = Literal["largest", "rank", "sum"]
+"""What attention mass is divided by: the largest mass of a slot, replaced by its rank, or divided by the sum."""
+
+
 @dataclass(frozen=True)
 class MassAndRecency(Scorer):
     """alpha · mass + (1 − alpha) · recency, each scaled to [0, 1] within its layer and head.
 
-    Mass is divided by the largest mass of an unprotected slot: the sinks' mass is far above every other and would
-    flatten the rest. Recency is the token index divided by the session's length.
+    Recency is the token index divided by the session's length. Mass is scaled among the unprotected slots: the sinks'
+    mass is far above every other and would flatten the rest.
     """
 
     alpha: float = 0.65
     mass: AttentionRule | None = field(default_factory=AttentionRule)
+    scale: Scale = "largest"
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.mass is not None
-        largest = view.mass.masked_fill(view.protected, 0.0).amax(-1, keepdim=True).clamp_min(1e-20)
         recency = view.token_index.float() / max(1, view.logical_length)
-        return self.alpha * (view.mass / largest).clamp_max(1.0) + (1 - self.alpha) * recency
+        return self.alpha * _scaled(view.mass, view.protected, self.scale) + (1 - self.alpha) * recency
+
+
+def _scaled(mass: Tensor, protected: Tensor, scale: Scale) -> Tensor:
+    """[L, H, S] in [0, 1]."""
+    free = mass.masked_fill(protected, 0.0)
+    if scale == "rank":
+        return free.argsort(-1).argsort(-1) / max(1, free.shape[-1] - 1)
+    whole = free.amax(-1, keepdim=True) if scale == "largest" else free.sum(-1, keepdim=True)
+    return (free / whole.clamp_min(1e-20)).clamp_max(1.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentkv.errors import AgentKVError
 
 Share = int | float
@@ -39,6 +41,13 @@ def check_positive(policy: str, name: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
         raise AgentKVError(f"{policy}: {name} must be a number above 0, not {value!r}")
     return float(value)
+
+
+def check_choice(policy: str, name: str, value: object, choices: Sequence[str]) -> str:
+    """One of some words, given by a user. Raises AgentKVError otherwise."""
+    if value not in choices:
+        raise AgentKVError(f"{policy}: {name} must be one of {', '.join(choices)}, not {value!r}")
+    return str(value)
 
 
 def check_share(policy: str, name: str, value: object) -> Share:

@@ -108,7 +108,7 @@ def test_what_was_left_out_is_written_down() -> None:
     policy = policies.build("compose", recipe={"scorer": "mass-and-recency", "precision": "age", "segments": True})
     assert policy.options["recipe"] == {
         "name": "compose",
-        "scorer": {"name": "mass-and-recency", "alpha": 0.65, "decay": 0.9, "queries": None},
+        "scorer": {"name": "mass-and-recency", "alpha": 0.65, "decay": 0.9, "queries": None, "scale": "largest"},
         "precision": {"name": "age", "format": "int8", "fp_window": 0.0625, "block": 16},
         "segments": True,
     }

@@ -11,7 +11,7 @@ import torch
 from agentkv import policies
 from agentkv.engine import SamplingParams
 from agentkv.errors import AgentKVError, UnknownName
-from agentkv.policies import registry
+from agentkv.policies import registry, scorers
 from agentkv.policies.confidence import confidence
 from agentkv.policies.rules import AttentionRule
 from agentkv.policies.shares import as_slots
@@ -215,6 +215,16 @@ class TestConfKV:
         values = [event.confidence for event in events if event.token_ids]
         assert all(value is not None and 0.1 < value <= 1 for value in values)
         assert session.cache.confidence == values[-1]
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [("largest", [0.5, 1.0, 0.0]), ("rank", [2 / 3, 1.0, 1 / 3]), ("sum", [1 / 3, 2 / 3, 0.0])]
+)
+def test_mass_is_scaled_among_unprotected_slots(scale: str, expected: list[float]) -> None:
+    """A sink with a hundred times the mass changes nothing."""
+    mass = torch.tensor([[[100.0, 1.0, 2.0, 0.0]]])
+    protected = torch.tensor([[[True, False, False, False]]])
+    assert scorers._scaled(mass, protected, scale)[0, 0, 1:].tolist() == pytest.approx(expected)
 
 
 def test_confidence_formula() -> None:
