@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import (
     AttentionInterface,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedConfig,
     PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -25,7 +40,41 @@ from agentkv.engine import Engine, Session
 
 VOCABULARY = 97
 WINDOW = 256
-ARCHITECTURES = ("llama", "qwen3", "gpt2")
+SLIDING = 20
+"""Width of the sliding windows of tiny models that have some."""
+_HYBRID: dict[str, Any] = {"sliding_window": SLIDING, "layer_types": ["sliding_attention", "full_attention"]}
+_BUILDERS: dict[str, tuple[type[PreTrainedModel], type[PreTrainedConfig], dict[str, Any]]] = {
+    "llama": (LlamaForCausalLM, LlamaConfig, {}),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),  # biases of q, k and v
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config, {"head_dim": 16}),  # norms of q and k
+    "gpt2": (GPT2LMHeadModel, GPT2Config, {"num_attention_heads": 4, "num_key_value_heads": None}),  # learned positions
+    "mistral": (MistralForCausalLM, MistralConfig, {"sliding_window": SLIDING}),  # every layer slides
+    "phi3": (Phi3ForCausalLM, Phi3Config, {}),  # q, k and v in one projection
+    "gpt_oss": (
+        GptOssForCausalLM,
+        GptOssConfig,
+        _HYBRID | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "experts_implementation": "eager"},
+    ),  # sinks
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config, _HYBRID | {"head_dim": 16, "attn_logit_softcapping": 5.0}),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, _HYBRID | {"head_dim": 16}),  # rotations by kind of layer
+}
+ARCHITECTURES = tuple(_BUILDERS)
+HYBRID = ("gpt_oss", "gemma2", "gemma3")
+"""Architectures whose first layer slides and whose second attends to everything."""
+
+
+def grid(*axes: Iterable[Any]) -> list[Any]:
+    """Every combination of the axes for ``parametrize``, all but a diagonal marked ``full``.
+
+    The diagonal has each value of each axis at least once.
+    """
+    values = [list(axis) for axis in axes]
+    longest = max(map(len, values))
+    diagonal = {tuple(axis[i % len(axis)] for axis in values) for i in range(longest)}
+    return [
+        pytest.param(*combination, marks=[] if combination in diagonal else pytest.mark.full)
+        for combination in itertools.product(*values)
+    ]
 
 
 def tiny_model(architecture: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> PreTrainedModel:
@@ -44,17 +93,11 @@ def tiny_model(architecture: str, dtype: torch.dtype = torch.float64, seed: int 
         "eos_token_id": 1,
         "pad_token_id": 1,
     }
-    if architecture == "llama":
-        model: PreTrainedModel = LlamaForCausalLM(LlamaConfig(**common))
-    elif architecture == "qwen3":
-        model = Qwen3ForCausalLM(Qwen3Config(**common, head_dim=16))
-    else:
-        model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, n_positions=WINDOW, initializer_range=0.3,
-                bos_token_id=0, eos_token_id=1, pad_token_id=1,
-            )
-        )  # fmt: skip
+    build, config, extra = _BUILDERS[architecture]
+    model = build(config(**(common | extra)))
+    for name, parameter in model.named_parameters():
+        if name.endswith(("bias", "sinks")):  # transformers starts them at zero, where they would test nothing
+            torch.nn.init.normal_(parameter, std=0.3)
     return model.to(dtype).eval()
 
 
@@ -140,8 +183,17 @@ def _masked_attention(
     visible = visible.repeat_interleave(query.shape[1] // visible.shape[0], dim=0)
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
-    scores = (query @ key.transpose(-1, -2) * scaling).masked_fill(~visible, float("-inf"))
-    probs = scores.softmax(-1)
+    scores = query @ key.transpose(-1, -2) * scaling
+    if kwargs.get("softcap") is not None:
+        scores = kwargs["softcap"] * torch.tanh(scores / kwargs["softcap"])
+    if kwargs.get("sliding_window") is not None:
+        visible = visible & torch.ones_like(visible).triu(1 - kwargs["sliding_window"])
+    scores = scores.masked_fill(~visible, float("-inf"))
+    if kwargs.get("s_aux") is not None:
+        sinks = kwargs["s_aux"].view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        probs = torch.cat([scores, sinks], dim=-1).softmax(-1)[..., :-1]
+    else:
+        probs = scores.softmax(-1)
     oracle_probs.append(probs[0])
     return (probs @ value).transpose(1, 2), None
 

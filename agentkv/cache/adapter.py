@@ -15,19 +15,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import AttentionMaskInterface
 
+from agentkv.cache.architecture import layout_of
 from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController, Step
-from agentkv.cache.formats import KVLayout
+from agentkv.cache.formats import KVFormat
 from agentkv.errors import Unsupported
 from agentkv.policies.base import Policy
 from agentkv_kernels import paged_mixed_attention
 
 ATTENTION_NAME = "agentkv"
+_NOT_COMPUTED = ("position_bias", "indices", "block_indices", "sinks")
+"""Arguments of attention functions that change the result in ways the kernel does not know."""
+_PROBE_TOKENS = 8
+_PROBE_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3}
+_PROBE_TOLERANCE_HALF = 0.15
+"""Distances of logits, in their standard deviations, that no rounding explains: see :func:`_distance`."""
 _SURPRISE_ROWS = 64
 """Logits that are widened to float32 at once."""
 
@@ -48,6 +55,7 @@ class PagedLayer(CacheLayerMixin):
     def __init__(self, step: Step, layer: int):
         super().__init__()
         self.is_initialized = True
+        self.written = False
         self._handle = LayerHandle(step, layer)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -57,6 +65,9 @@ class PagedLayer(CacheLayerMixin):
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[LayerHandle, LayerHandle]:
         """Store [1, H, n, D] keys and values."""
+        if self.written:
+            raise Unsupported(f"layer {self._handle.layer} runs several times for one token")
+        self.written = True
         self._handle.step.write(self._handle.layer, key_states[0], value_states[0])
         return self._handle, self._handle
 
@@ -75,7 +86,13 @@ class PagedCache(Cache):
     """The cache of one forward pass."""
 
     def __init__(self, step: Step):
-        super().__init__(layers=[PagedLayer(step, layer) for layer in range(step.store.arena.layout.layers)])
+        self._paged = [PagedLayer(step, layer) for layer in range(step.store.arena.layout.layers)]
+        super().__init__(layers=list(self._paged))
+
+    def check_written(self) -> None:
+        """Raises Unsupported if a layer stored no keys and values: it would go on with what was in its pages."""
+        if not all(layer.written for layer in self._paged):
+            raise Unsupported("some layers store no keys and values of their own")
 
 
 def paged_attention(
@@ -90,6 +107,7 @@ def paged_attention(
 ) -> tuple[Tensor, None]:
     """Attention function in transformers' signature: query [1, Hq, n, D] to ([1, n, Hq, D], no weights)."""
     step, layer = key.step, key.layer
+    _check_plain(module, kwargs, step.store.arena.layout.window(layer))
     rule = step.policy.mass
     result = paged_mixed_attention(
         query[0],
@@ -111,7 +129,18 @@ def paged_attention(
         step.note_mass(layer, mass)
         if stats is not None:
             step.layer_stats[layer] = stats
-    return result.out.transpose(0, 1).unsqueeze(0), None
+    return result.out.transpose(0, 1).unsqueeze(0).contiguous(), None
+
+
+def _check_plain(module: nn.Module, kwargs: dict[str, Any], window: int | None) -> None:
+    """Refuse attention that the kernel does not compute. Raises Unsupported."""
+    if getattr(module, "is_causal", True) is False:
+        raise Unsupported("its attention is not causal")
+    for argument in _NOT_COMPUTED:
+        if kwargs.get(argument) is not None:
+            raise Unsupported(f"its attention takes {argument!r}")
+    if window is not None and kwargs.get("sliding_window") != window:
+        raise Unsupported(f"attends within {kwargs.get('sliding_window')} tokens where its configuration says {window}")
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
@@ -120,46 +149,6 @@ def _no_mask(*args: Any, **kwargs: Any) -> None:
 
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
 AttentionMaskInterface.register(ATTENTION_NAME, _no_mask)
-
-
-def layout_of(config: PreTrainedConfig, dtype: torch.dtype) -> KVLayout:
-    """The cache layout of a model.
-
-    Raises:
-        Unsupported: for an architecture that this runtime does not handle, with the reason.
-    """
-    config = config.get_text_config()
-    if getattr(config, "is_encoder_decoder", False):
-        raise Unsupported(f"{config.model_type}: encoder-decoder models are not supported; use a decoder-only model")
-    if getattr(config, "kv_lora_rank", None):
-        raise Unsupported(f"{config.model_type}: latent attention (MLA) caches are not supported")
-    if getattr(config, "max_position_embeddings", None) is None:
-        raise Unsupported(f"{config.model_type}: positions without a stated maximum are not supported")
-    windows = _windows(config)
-    heads = config.num_attention_heads
-    return KVLayout(
-        layers=config.num_hidden_layers,
-        kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        dtype=dtype,
-        windows=windows,
-    )
-
-
-def _windows(config: PreTrainedConfig) -> tuple[int | None, ...]:
-    """Width of each layer's sliding window, None for full attention; () if all layers are full."""
-    layers: int = config.num_hidden_layers
-    width = getattr(config, "sliding_window", None)
-    if width is not None and width >= config.max_position_embeddings:
-        width = None
-    kinds = getattr(config, "layer_types", None)
-    if kinds is None:
-        return () if width is None else (width,) * layers
-    other = set(kinds) - {"full_attention", "sliding_attention"}
-    if other:
-        raise Unsupported(f"{config.model_type}: layers of type {', '.join(sorted(other))} are not supported")
-    windows = tuple(width if kind == "sliding_attention" else None for kind in kinds)
-    return windows if any(windows) else ()
 
 
 def cache_keyword(model: PreTrainedModel) -> str:
@@ -178,32 +167,66 @@ class PagedModel:
     def __init__(self, model: PreTrainedModel):
         self.model = model
         self.layout = layout_of(model.config, model.dtype)
-        model.set_attn_implementation(ATTENTION_NAME)
         self._cache_keyword = cache_keyword(model)
         self._hidden: dict[int, Tensor] | None = None
         self._hooked = False
+        expected = self._own_logits()
+        model.set_attn_implementation(ATTENTION_NAME)
+        self._probe(expected)
 
-    def probe(self) -> None:
-        """Run two tokens on pages.
+    def _probe_ids(self) -> Tensor:
+        """A few tokens from all over the vocabulary, [n] int64."""
+        return (
+            torch.linspace(0, self.model.config.get_text_config().vocab_size - 1, _PROBE_TOKENS).long().to(self.device)
+        )
+
+    @torch.inference_mode()
+    def _own_logits(self) -> Tensor | None:
+        """Logits [n, V] of the probe under the model's own attention; None if it has another engine's already."""
+        if self.model.config._attn_implementation == ATTENTION_NAME:
+            return None
+        try:
+            logits: Tensor = self.model(input_ids=self._probe_ids().unsqueeze(0), use_cache=False).logits[0]
+        except Exception as error:  # whatever a foreign model takes for bad input
+            raise self._refusal("runs no plain tokens", error) from error
+        return logits
+
+    def _probe(self, expected: Tensor | None) -> None:
+        """Run a few tokens on pages and compare.
 
         Raises:
             Unsupported: the model's attention does not go through transformers' attention and cache interfaces, or
-                uses more than plain softmax attention.
+                computes something else there: it is not causal, say, or biased by distance.
         """
         policy = Policy(name="probe", scorer=None)
-        pages = 2 * self.layout.layers * self.layout.kv_heads + 1
-        arena = PageArena(self.layout, pages * self.layout.page_bytes, self.device)
-        controller = CacheController(arena, policy, Limits(shape_of(policy, self.layout, 2), 2, 0))
-        ids = torch.zeros(2, dtype=torch.long, device=self.device)
+        limits = Limits(shape_of(policy, self.layout, _PROBE_TOKENS), _PROBE_TOKENS, 0)
+        pages = self.layout.pages_for(_PROBE_TOKENS, KVFormat.FP) * self.layout.layers * self.layout.kv_heads + 1
+        controller = CacheController(
+            PageArena(self.layout, pages * self.layout.page_bytes, self.device), policy, limits
+        )
+        ids, logits = self._probe_ids(), []
         try:
-            logits = self.forward(ids, controller.begin([0, 0]))
+            for part in ids.split([_PROBE_TOKENS - 2, 1, 1]):  # a chunk, then single tokens
+                step = controller.begin(part.tolist())
+                logits.append(self.forward(part, step))
+                controller.commit(step)
+        except Unsupported as error:
+            raise Unsupported(f"{self.model.config.model_type}: {error}") from error
         except Exception as error:  # whatever a foreign model does with handles in place of keys and values
-            reason = " ".join(str(error).split())[:200]
-            raise Unsupported(
-                f"{self.model.config.model_type}: its attention cannot run on pages ({type(error).__name__}: {reason})"
-            ) from error
-        if not bool(torch.isfinite(logits).all()):
+            raise self._refusal("its attention cannot run on pages", error) from error
+        ours = torch.stack(logits).float()
+        if not bool(torch.isfinite(ours).all()):
             raise Unsupported(f"{self.model.config.model_type}: gives no finite logits on pages")
+        tolerance = _PROBE_TOLERANCE.get(self.layout.dtype, _PROBE_TOLERANCE_HALF)
+        if expected is not None and (off := _distance(ours, expected[-3:].float())) > tolerance:
+            raise Unsupported(
+                f"{self.model.config.model_type}: computes something else on pages than by itself (logits off by "
+                f"{off:.1%}); its attention is not plain causal softmax attention"
+            )
+
+    def _refusal(self, what: str, error: Exception) -> Unsupported:
+        reason = " ".join(str(error).split())[:200]
+        return Unsupported(f"{self.model.config.model_type}: {what} ({type(error).__name__}: {reason})")
 
     @property
     def device(self) -> torch.device:
@@ -220,13 +243,15 @@ class PagedModel:
         """
         reads_surprise = step.policy.scorer is not None and step.policy.scorer.needs_surprise
         self._hidden = step.hidden if step.creation is not None else None
+        cache = PagedCache(step)
         out = self.model(
             input_ids=ids.unsqueeze(0),
             position_ids=step.positions.unsqueeze(0),
             use_cache=True,
             logits_to_keep=0 if reads_surprise else 1,
-            **{self._cache_keyword: PagedCache(step)},
+            **{self._cache_keyword: cache},
         )
+        cache.check_written()
         logits: Tensor = out.logits[0]
         if reads_surprise:
             step.surprise.append(_surprise(logits, ids, before))
@@ -246,6 +271,15 @@ class PagedModel:
         if self._hidden is not None:
             hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
             self._hidden[layer] = hidden[0]
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    """Between logits [n, V]: root mean square difference over b's standard deviation, at the median position.
+
+    The median, since half precision may now and then send a token to another expert.
+    """
+    difference = (a - b).pow(2).mean(-1).sqrt() / b.std(-1).clamp_min(1e-6)
+    return float(difference.median())
 
 
 def _surprise(logits: Tensor, ids: Tensor, before: Tensor | None) -> Tensor:

@@ -154,21 +154,25 @@ def _worst_pages(policy: Policy, layout: KVLayout, slots: int, cap: SlotCaps) ->
 
 
 def _window_slots(layout: KVLayout, layer: int) -> int | None:
-    """Slots that a sliding-window layer needs: what the first token of a chunk sees, and the chunk."""
+    """Slots that a sliding-window layer fills while chunks are as large as they get."""
     window = layout.window(layer)
     return None if window is None else window - 1 + DENSE_CHUNK
 
 
 def shape_of(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int] = frozenset()) -> Shape:
     """Lay ``slots`` slots per head out over the layers; slots of ``exempt`` layers are never quantised."""
-    windows = [_window_slots(layout, layer) for layer in range(layout.layers)]
+    windows = [layout.window(layer) for layer in range(layout.layers)]
     hybrid = any(window is None for window in windows)
-    # In a model of sliding layers only, the policy manages them as long as it keeps less than they need.
-    fixed = tuple(w is not None and (hybrid or not policy.evicts or slots >= w) for w in windows)
-    shares = iter(policy.allocator.layer_slots(slots, fixed.count(False), policy.least_slots(slots)))
-    layer_slots = tuple(w if w and outside else next(shares) for w, outside in zip(windows, fixed, strict=True))
-    managed = [n for n, outside in zip(layer_slots, fixed, strict=True) if not outside]
-    chunk = policy.prefill_chunk(slots, min([slots, *managed]))
+    # In a model of sliding layers only, the policy manages those for which there is less room than they need.
+    most = policy.prefill_chunk(slots, slots)
+    fixed = tuple(w is not None and (hybrid or not policy.evicts or slots >= w - 1 + most) for w in windows)
+    shares = policy.allocator.layer_slots(slots, fixed.count(False), policy.least_slots(slots))
+    chunk = policy.prefill_chunk(slots, min([slots, *shares]))
+    managed = iter(shares)
+    # A fixed layer holds what the first of a chunk's tokens sees, and the chunk.
+    layer_slots = tuple(
+        w - 1 + chunk if w and outside else next(managed) for w, outside in zip(windows, fixed, strict=True)
+    )
 
     def caps(layer: int) -> SlotCaps:
         n = layer_slots[layer]
@@ -181,7 +185,7 @@ def shape_of(policy: Policy, layout: KVLayout, slots: int, exempt: frozenset[int
         layer_slots=layer_slots,
         fixed=fixed,
         caps=tuple(caps(layer) for layer in range(layout.layers)),
-        total=len(managed) * layout.kv_heads * slots if policy.allocator.global_total else None,
+        total=fixed.count(False) * layout.kv_heads * slots if policy.allocator.global_total else None,
         chunk=chunk,
     )
 

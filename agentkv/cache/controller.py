@@ -84,9 +84,10 @@ class CacheController:
         self._fixed_mask = torch.from_numpy(fixed).to(arena.device) if fixed.any() else None
         self._exempt_mask = torch.tensor([cap.code == 0 for cap in shape.caps], device=arena.device)
         self._layer_slots = np.array(shape.layer_slots)[:, None]
-        self._window_slots = np.array([arena.layout.window(layer) or 0 for layer in range(arena.layout.layers)])[
-            :, None
-        ]
+        windows = np.array([arena.layout.window(layer) or 0 for layer in range(arena.layout.layers)])
+        self._window_slots = windows[:, None]
+        managed = torch.from_numpy(np.where((windows > 0) & ~fixed, windows, _ANY)).to(arena.device)
+        self._managed_windows = managed.view(-1, 1, 1) if bool((managed < _ANY).any()) else None
 
     @property
     def position_offset(self) -> int:
@@ -109,8 +110,9 @@ class CacheController:
 
     @property
     def token_limit(self) -> int | None:
-        """The most tokens the session can hold, where its policy drops nothing; None where it evicts."""
-        return None if self.policy.evicts else max(self.limits.dense_slots, self.limits.max_slots)
+        """The most tokens the session can hold; None where its policy evicts, or every layer slides."""
+        dropping = self.policy.evicts or bool(self._fixed.all())
+        return None if dropping else max(self.limits.dense_slots, self.limits.max_slots)
 
     @property
     def reads_surprise(self) -> bool:
@@ -174,10 +176,11 @@ class CacheController:
     def _make_room(self, n: int) -> Placement:
         store = self.store
         dense = self.logical_length + n <= self.limits.dense_slots or (self.prefill == "whole" and n > 1)
-        if not dense and not self.policy.evicts and self.held_tokens + n > (self.token_limit or 0):
+        limit = self.token_limit
+        if not dense and limit is not None and self.held_tokens + n > limit:
             raise AgentKVError(
                 f"policy {self.policy.name!r} drops nothing, and {self.held_tokens + n} tokens exceed its budget of "
-                f"{self.token_limit}; raise the budget or choose an evicting policy"
+                f"{limit}; raise the budget or choose an evicting policy"
             )
         due = self._is_due(n)
         room, total = self._room(n, dense)
@@ -278,7 +281,8 @@ class CacheController:
         plan = decide.shrink(policy, view, target)
         fp_room, code_room = store.caps_after(plan)
         # While everything is kept whole there may be more than a policy at work has room for.
-        validate(plan, view, Room(slots, total, np.full_like(fp_room, _ANY) if dense else fp_room, code_room))
+        fp_room = np.full_like(fp_room, _ANY) if dense else fp_room
+        validate(plan, view, Room(slots, total, fp_room, code_room, ~self._fixed[:, 0]))
         store.apply(plan)
         if policy.mass is not None and policy.mass.resets:
             store.clear_mass(np.ones_like(full) if crowded else full)
@@ -324,12 +328,14 @@ class CacheController:
         store, policy, facts, length = self.store, self.policy, self.facts, self.logical_length
         token_index = store.in_use(store.token_index)
         columns = {name: store.in_use(column) for name, column in store.columns.items()}
+        protected = decide.protected_slots(token_index, self._ranges(length), self._fixed_mask)
+        expired = None if self._managed_windows is None else token_index <= length - self._managed_windows
         by_observation = policy.whole_observations or (policy.scorer is not None and policy.scorer.needs_observations)
         return CacheView(
             token_index=token_index,
             mass=columns.get("mass"),
             creation=columns.get("creation"),
-            protected=decide.protected_slots(token_index, self._ranges(length), self._fixed_mask),
+            protected=protected if expired is None else protected & ~expired,
             code_slots=store.code_slots,
             logical_length=length,
             confidence=self.confidence,
@@ -339,6 +345,7 @@ class CacheController:
             layer_stats=self.layer_stats,
             read_keys=store.read_keys,
             observations=facts.observations(length) if by_observation else None,
+            expired=expired,
         )
 
     # --- after the forward pass ----------------------------------------------------------------------------------

@@ -35,14 +35,16 @@ class Room:
 
     Attributes:
         slots: [L, H] int64 numpy: the most slots of each head.
-        total: the most slots of all heads together, or None.
+        total: the most slots of all heads of managed layers together, or None.
         fp, code: [L] int64 numpy: the most slots of a head in the model's dtype, and quantised.
+        managed: [L] bool numpy: layers that the policy manages.
     """
 
     slots: np.ndarray
     total: int | None
     fp: np.ndarray
     code: np.ndarray
+    managed: np.ndarray
 
 
 def validate(plan: Plan, view: CacheView, room: Room) -> None:
@@ -69,8 +71,8 @@ def validate(plan: Plan, view: CacheView, room: Room) -> None:
     if (kept > room.slots).any():
         at = np.unravel_index(int((kept - room.slots).argmax()), kept.shape)
         raise InvalidPlan(f"the plan keeps {kept[at]} slots of a head, the budget allows {room.slots[at]}")
-    if room.total is not None and kept.sum() > room.total:
-        raise InvalidPlan(f"the plan keeps {kept.sum()} slots in all heads, the budget allows {room.total}")
+    if room.total is not None and (together := kept[room.managed].sum()) > room.total:
+        raise InvalidPlan(f"the plan keeps {together} slots in all heads, the budget allows {room.total}")
     if (fp_counts > room.fp[:, None]).any() or (code_counts > room.code[:, None]).any():
         raise InvalidPlan(
             f"the plan leaves {fp_counts.max()} FP and {code_counts.max()} quantised slots in a head, there is room "

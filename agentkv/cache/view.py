@@ -27,6 +27,7 @@ class CacheView:
         read_keys: reads all keys, dequantised: [L, H, S, D] float32. As costly as an attention pass.
         observations: [T] int32: for every token of the ledger the number of the observation it belongs to, −1 for
             none, or None where no roles are known.
+        expired: [L, H, S] bool: slots that have left a sliding window, which no query will see again, or None: none.
     """
 
     token_index: Tensor
@@ -42,6 +43,7 @@ class CacheView:
     surprise: Tensor | None = None
     layer_stats: Tensor | None = None
     observations: Tensor | None = None
+    expired: Tensor | None = None
 
     @property
     def filled(self) -> Tensor:

@@ -50,6 +50,8 @@ def ranking(policy: Policy, view: CacheView, fixed: Tensor | None) -> Tensor:
     score = recency if policy.scorer is None else policy.scorer(view)
     if fixed is not None:
         score = torch.where(fixed.view(-1, 1, 1), recency, score)
+    if view.expired is not None:
+        score = score.masked_fill(view.expired, torch.finfo(score.dtype).min)
     return score.masked_fill(view.protected, float("inf")).masked_fill(~view.filled, float("-inf"))
 
 

@@ -262,7 +262,11 @@ class TestValidate:
 
     def check(self, keep: list[bool], demote: list[bool] | None = None, most: int = 3, caps: SlotCaps = ROOM) -> None:
         plan = Plan(torch.tensor([[keep]]), None if demote is None else torch.tensor([[demote]]))
-        validate(plan, self.view, Room(np.array([[most]]), None, np.array([caps.fp]), np.array([caps.code])))
+        validate(
+            plan,
+            self.view,
+            Room(np.array([[most]]), None, np.array([caps.fp]), np.array([caps.code]), np.array([True])),
+        )
 
     @pytest.mark.parametrize("caps", [SlotCaps(0, 3), SlotCaps(1, 1)])
     def test_a_plan_beyond_a_formats_room_is_refused(self, caps: SlotCaps) -> None:
