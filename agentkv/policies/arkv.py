@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from agentkv.policies.base import Policy
-from agentkv.policies.pooling import pooled
 from agentkv.policies.precision import ScorePrecision
 from agentkv.policies.registry import register
 from agentkv.policies.rules import AttentionRule
-from agentkv.policies.scorers import AttentionMass
 from agentkv.policies.shares import Share, check_count, check_positive, check_share
+from agentkv.policies.snapkv import PooledMass
 from agentkv.policies.triggers import Block
 
-_KERNEL = 5
 _LEAST_SHARE = 4
 """Statistics of layers need a quarter of a window: two or three queries have no kurtosis to speak of."""
 
@@ -25,12 +23,12 @@ _LEAST_SHARE = 4
 class WindowStatistics(AttentionRule):
     """What the last ``probs_of`` queries make of every older slot, and how their attention is spread in each layer.
 
-    The mass of a slot is mean + gamma · variance of its probability over those queries, averaged over neighbours in
-    token order, then over the query heads that share the KV head. A single query has no variance: its probabilities are
-    the mass. The newest ``probs_of`` tokens are the window; they get none and are nobody's neighbours.
+    The mass of a slot is mean + gamma · variance of its probability over those queries, averaged over the query heads
+    that share the KV head. A single query has no variance: its probabilities are the mass.
 
-    Statistics of a layer, [3] float32, summed over query heads and older slots: the entropy of the attention over all
-    those queries (dispersion, nats), and the variance and kurtosis of each slot's probability over them.
+    Statistics of a layer, [3] float32, summed over query heads and the slots older than the newest ``probs_of`` tokens:
+    the entropy of the attention over all those queries (dispersion, nats), and the variance and kurtosis of each slot's
+    probability over them.
 
     Attributes:
         gamma: weight of the variance.
@@ -42,13 +40,13 @@ class WindowStatistics(AttentionRule):
 
     def reduce(self, probs: Tensor, token_index: Tensor, query_index: Tensor) -> tuple[Tensor, Tensor | None]:
         queries = probs.shape[2]
-        older = (token_index >= 0) & (token_index <= query_index[-1] - self.probs_of)
-        worth = probs.mean(2)
-        if queries > 1:
-            worth = worth + self.gamma * probs.var(2)
-        mass = pooled(worth, token_index.unsqueeze(1), older.unsqueeze(1), _KERNEL).mean(1)
-        if queries * _LEAST_SHARE < self.probs_of or queries < 2:
+        mass = probs.mean((1, 2))
+        if queries == 1:
             return mass, None
+        mass = mass + self.gamma * probs.var(2).mean(1)
+        if queries * _LEAST_SHARE < self.probs_of:
+            return mass, None
+        older = (token_index >= 0) & (token_index <= query_index[-1] - self.probs_of)
         return mass, _statistics(probs * older[:, None, None])
 
 
@@ -116,7 +114,7 @@ def arkv(
     sinks = check_count("arkv", "sinks", sinks)
     return Policy(
         name="arkv",
-        scorer=AttentionMass(WindowStatistics(probs_of=window, gamma=gamma)),
+        scorer=PooledMass(mass=WindowStatistics(probs_of=window, gamma=gamma)),
         sinks=sinks,
         recent=window,
         trigger=Block(freed),

@@ -15,7 +15,8 @@ from agentkv.errors import AgentKVError
 from agentkv.policies.arkv import OriginShare, WindowStatistics
 from agentkv.policies.base import Policy
 from agentkv.policies.precision import ScorePrecision
-from agentkv.policies.scorers import AttentionMass, Recency
+from agentkv.policies.scorers import Recency
+from agentkv.policies.snapkv import PooledMass
 from agentkv.policies.triggers import Block
 from agentkv_kernels import dequantize, paged_mixed_attention
 from tests.runtime_helpers import (
@@ -54,12 +55,12 @@ def test_scores_and_shares_of_a_prompt_are_the_releases() -> None:
     logits_after(engine, session, ids)
     causal_logits(tiny_model("llama"), ids)
     store = session.cache.store
-    mass, tokens = store.in_use(store.mass), store.in_use(store.token_index).long()
+    worth, tokens = session.policy.scorer(session.cache._view()), store.in_use(store.token_index).long()
     scores = []
     for layer, probs in enumerate(oracle_probs):
         expected = release_scores(probs, 2, 32, 263.8).float()
         for head in range(2):
-            by_token = torch.zeros(90).index_put((tokens[layer, head],), mass[layer, head])
+            by_token = torch.zeros(90).index_put((tokens[layer, head],), worth[layer, head])
             torch.testing.assert_close(by_token[:-32], expected[head], rtol=1e-4, atol=1e-6)
             assert not bool(by_token[-32:].any())
         scores.append(release_oq(probs, 32, (7.774, 5.407, 5.528)))
@@ -74,11 +75,11 @@ def test_a_decoded_token_ranks_by_its_own_attention_and_leaves_the_layers_shares
     shares = session.cache.layer_stats
     logits_after(engine, session, ids[59:])
     causal_logits(tiny_model("llama"), ids)
-    mass = session.cache.store.in_use(session.cache.store.mass)
+    worth = session.policy.scorer(session.cache._view())
     for layer, probs in enumerate(oracle_probs):
         last = probs[:, -1:, :-8]
         smooth = torch.nn.functional.avg_pool1d(last, 5, stride=1, padding=2)[:, 0].view(2, 3, -1).mean(1)
-        torch.testing.assert_close(mass[layer, :, :-8], smooth.float(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(worth[layer, :, :-8], smooth.float(), rtol=1e-4, atol=1e-6)
     assert session.cache.layer_stats is shares
 
 
@@ -183,13 +184,13 @@ class TestQuantisedTokens:
         for token in random_ids(dense - 50, seed=9):
             logits_after(engine, session, [token])
         store = session.cache.store
-        mass, tokens = store.in_use(store.mass).clone(), store.in_use(store.token_index).clone().long()
+        worth, tokens = session.policy.scorer(session.cache._view()), store.in_use(store.token_index).tolist()
         logits_after(engine, session, [6])
         assert (store.used == 64 - 16 + 1).all()  # a quarter is freed, one came
         # Beside the window of 8: of the other 56 slots the first layer may keep all whole, the second a quarter.
         assert store.code.used.tolist() == [[0, 0], [48 - 8 - 14] * 2]
         for head in range(2):
-            ranked = sorted(range(dense - 8), key=dict(zip(tokens[1, head].tolist(), mass[1, head].tolist(), strict=True)).get)
+            ranked = sorted(range(dense - 8), key=dict(zip(tokens[1][head], worth[1, head].tolist(), strict=True)).get)
             quantised = set(store.token_index[1, head, : 48 - 8 - 14].tolist())
             assert quantised == set(ranked[-40:-14])
 
@@ -205,21 +206,11 @@ class TestQuantisedTokens:
         assert layer_states(engine.open_session())[0].whole == 1.0
 
 
-def test_pooling_takes_neighbours_in_token_order_wherever_they_lie() -> None:
-    rule, generator = WindowStatistics(probs_of=4), torch.Generator().manual_seed(0)
-    probs, tokens = torch.rand(1, 2, 4, 20, generator=generator), torch.arange(20).int().expand(1, 20)
-    straight, stats = rule.reduce(probs, tokens, torch.arange(16, 20))
-    shuffle = torch.randperm(20, generator=generator)
-    mixed, mixed_stats = rule.reduce(probs[..., shuffle], tokens[:, shuffle], torch.arange(16, 20))
-    torch.testing.assert_close(mixed, straight[:, shuffle])
-    torch.testing.assert_close(mixed_stats, stats)
-
-
 def test_precision_by_score_needs_its_scorer_and_block() -> None:
     with pytest.raises(AgentKVError, match=r"^x: precision: it reads statistics of layers"):
         Policy("x", Recency(), precision=ScorePrecision(OriginShare()), trigger=Block(8))
     with pytest.raises(AgentKVError, match=r"^x: trigger: precision by score is decided when a block is freed"):
-        Policy("x", AttentionMass(WindowStatistics()), precision=ScorePrecision(OriginShare()))
+        Policy("x", PooledMass(mass=WindowStatistics()), precision=ScorePrecision(OriginShare()))
 
 
 @pytest.mark.parametrize(
