@@ -219,6 +219,8 @@ def resolve(
     # Where nothing is quantised, metadata has from the start the width that the widest layer needs.
     width = 0 if any(cap.code for cap in shape.caps) else max(cap.fp for cap in shape.caps)
     dense = _most(lambda n: dense_bytes(policy, layout, n, width) <= most, window)
+    if budget.tokens is not None and policy.precision is None:
+        dense = min(dense, slots)  # bytes set aside for what a session may hold later are no tokens
     if budget.unlimited:
         # Who asks for quantisation and sets no budget wants it from the start; the others have nothing to do.
         quantises = policy.precision is not None and not policy.evicts
