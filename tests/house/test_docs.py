@@ -12,7 +12,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("page", ["README.md", "docs/chat_model.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/chat_model.md", "docs/sessions.md"])
 def test_python_in_the_docs_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks
