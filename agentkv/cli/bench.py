@@ -16,6 +16,7 @@ _POLICY_HELP = "KV policy, beside the full-KV baseline; repeatable. [default: st
 _BUDGET_HELP = "KV budget: 6MiB, 512 tokens or 25%; repeatable. [default: 6MiB]"
 _DTYPE_HELP = "auto, float32 or bfloat16."
 _JSON_HELP = "One JSON object per row, nothing else on stdout."
+_PREFILL_HELP = "chunked: inside the budget; whole: the whole prompt is prefilled before anything is dropped."
 _PLOT_HELP = "Draw the rows into this .svg or .png file."
 
 
@@ -63,6 +64,7 @@ def ppl(
     prompt_tokens: Annotated[int, _option(min=1, help="Tokens of a window that are prefilled, not scored.")] = 512,
     tokens: Annotated[int, _option(min=1, help="Tokens of a window that are fed one by one and scored.")] = 512,
     windows: Annotated[int, _option(min=1, help="Consecutive windows of the text, averaged.")] = 1,
+    prefill: Annotated[str, _option(help=_PREFILL_HELP)] = "chunked",
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
@@ -83,6 +85,7 @@ def ppl(
         prompt_tokens=prompt_tokens,
         tokens=tokens,
         windows=windows,
+        prefill=prefill,
         dtype=dtype,
         json=as_json,
         plot=plot,
@@ -95,6 +98,10 @@ def niah(
     prompts: Annotated[
         Path | None, _option(help="JSON lines of {context, question, prefix, answer}. [default: made up]")
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        _option(help="What is made up: number, sentence, pairs or page; repeatable. [default: number]"),
+    ] = None,
     length: Annotated[
         list[int] | None, _option(min=1, help="Tokens of a made-up context; repeatable. [default: 1024]")
     ] = None,
@@ -103,6 +110,7 @@ def niah(
         list[str] | None,
         _option(help="known: the question is prefilled with the context; late: after it; repeatable. [default: late]"),
     ] = None,
+    prefill: Annotated[str, _option(help=_PREFILL_HELP)] = "chunked",
     model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
     policy: Annotated[list[str] | None, _option(help=_POLICY_HELP)] = None,
     budget: Annotated[list[str] | None, _option(help=_BUDGET_HELP)] = None,
@@ -112,21 +120,23 @@ def niah(
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
-    """A number told once in a long context: is it found again under KV policies and with full KV?
+    """A fact told once in a long context: is it found again under KV policies and with full KV?
 
     \b
     Examples:
-      agentkv bench niah --policy window --policy conf-kv --budget 6MiB
+      agentkv bench niah --kind number --kind page --policy window --policy conf-kv --budget 6MiB
       agentkv bench niah --prompts my_prompts.jsonl --mode known --mode late
     """
     from agentkv_evals.bench_niah import NiahOptions, run
 
     options = NiahOptions(
         prompts=prompts,
+        kinds=tuple(kind) if kind else None,
         model=model,
         lengths=tuple(length or NiahOptions.lengths),
         n=n,
         modes=tuple(mode or NiahOptions.modes),
+        prefill=prefill,
         policies=tuple(policy or NiahOptions.policies),
         budgets=tuple(budget or NiahOptions.budgets),
         seed=seed,

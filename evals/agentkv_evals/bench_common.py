@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,14 +15,18 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agentkv import policies as kv_policies
+from agentkv.cache.controller import Prefill
 from agentkv.errors import ContextOverflow
 from agentkv_evals.backends import check_budgets
+from agentkv_evals.errors import EvalError
 from agentkv_evals.plan import REFERENCE_POLICY, Arm
 
 if TYPE_CHECKING:
-    from agentkv.engine import Engine
+    from agentkv.engine import Engine, Session
 
 MIB = 2**20
+PREFILLS: tuple[str, ...] = get_args(Prefill)
+"""How a prompt enters the cache: chunk by chunk inside the budget, or all of it before anything is dropped."""
 UNEQUAL = 0.05
 """Rows of one budget whose bytes differ by more than this share are not a comparison at equal bytes."""
 _TABLE_WIDTH = 120
@@ -54,7 +58,18 @@ def grid(policies: Sequence[str], budgets: Sequence[str]) -> tuple[Arm, ...]:
     return (Arm(REFERENCE_POLICY), *arms)
 
 
-def check_room(engine: Engine, arms: Sequence[Arm], tokens: int, hint: str) -> None:
+def check_prefill(prefill: str) -> None:
+    """Raises EvalError if there is no such way to prefill."""
+    if prefill not in PREFILLS:
+        raise EvalError(f"unknown --prefill {prefill!r}; there are: {', '.join(PREFILLS)}")
+
+
+def open_session(engine: Engine, arm: Arm, prefill: str = PREFILLS[0]) -> Session:
+    """A new session of an arm; see :meth:`Engine.open_session`."""
+    return engine.open_session(arm.policy, arm.budget, prefill=cast(Prefill, prefill))
+
+
+def check_room(engine: Engine, arms: Sequence[Arm], tokens: int, hint: str, prefill: str = PREFILLS[0]) -> None:
     """Raises, before anything is measured, if an arm cannot run a session of so many tokens.
 
     Raises:
@@ -62,7 +77,7 @@ def check_room(engine: Engine, arms: Sequence[Arm], tokens: int, hint: str) -> N
         ContextOverflow: beyond the model's window, or the budget of a policy that drops nothing.
     """
     for arm in arms:
-        with closing(engine.open_session(arm.policy, arm.budget)) as session:
+        with closing(open_session(engine, arm, prefill)) as session:
             limit = session.token_limit
         if tokens > limit:
             what = "the model's window" if limit == engine.context_window else arm.label

@@ -1,7 +1,8 @@
-"""`agentkv bench niah`: does a cache under a budget still hold a number that was told once, long ago?"""
+"""`agentkv bench niah`: does a cache under a budget still hold a fact that was told once, long ago?"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,10 +12,12 @@ from typing import Any
 from agentkv.chat.template import FALLBACK_TEMPLATE
 from agentkv.engine import Engine, SamplingParams
 from agentkv_evals.bench_common import (
+    check_prefill,
     check_room,
     grid,
     mib,
     new_table,
+    open_session,
     print_row,
     print_table,
     progress_bar,
@@ -23,11 +26,14 @@ from agentkv_evals.bench_common import (
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
 from agentkv_evals.bench_text import encode, leading_ids, read_text
 from agentkv_evals.errors import EvalError
-from agentkv_evals.niah_prompts import NeedlePrompt, make_prompts, read_prompts
+from agentkv_evals.niah_kinds import FILLED_KINDS, KINDS, make_prompts
+from agentkv_evals.niah_prompts import NeedlePrompt, read_prompts
 from agentkv_evals.plan import Arm
 from agentkv_evals.stats import wilson
 
 MODES = ("known", "late")
+FILE_KIND = "file"
+"""What rows call the prompts of a file."""
 DEFAULT_N = 10
 REPLY_TOKENS = 16
 # Stands between context and question when the chat template is rendered; private-use characters, in no text.
@@ -40,9 +46,11 @@ class NiahOptions:
 
     Attributes:
         prompts: JSON lines of {context, question, prefix, answer}; None makes prompts up.
+        kinds: of made-up prompts, from `KINDS`; None is "number".
         lengths: tokens of a made-up context.
         n: prompts per length, or the first so many of the file; None is 10, or the whole file.
         modes: "known": the question is part of the first prefill; "late": it comes after the context was cached.
+        prefill: how prompts enter the cache: "chunked" or "whole".
         policies: beside full KV, which is always measured.
         budgets: each applies to every policy but `full`.
         text: a UTF-8 file to take the filler of made-up contexts from.
@@ -51,10 +59,12 @@ class NiahOptions:
     """
 
     prompts: Path | None = None
+    kinds: tuple[str, ...] | None = None
     model: str = "smollm2-135m"
     lengths: tuple[int, ...] = (1024,)
     n: int | None = None
     modes: tuple[str, ...] = ("late",)
+    prefill: str = "chunked"
     policies: tuple[str, ...] = ("streaming-llm", "h2o", "conf-kv")
     budgets: tuple[str, ...] = ("6MiB",)
     seed: int = 0
@@ -66,6 +76,14 @@ class NiahOptions:
     def __post_init__(self) -> None:
         if self.prompts is not None and self.text is not None:
             raise EvalError("--prompts brings whole contexts, so --text has no use; give one of them")
+        if self.prompts is not None and self.kinds is not None:
+            raise EvalError("--prompts brings its own needles, so --kind has no use; give one of them")
+        for kind in self.made_kinds:
+            if kind not in KINDS:
+                raise EvalError(f"unknown --kind {kind!r}; kinds: {', '.join(KINDS)}")
+            if self.text is not None and kind not in FILLED_KINDS:
+                raise EvalError(f"--text fills the contexts of {' and '.join(FILLED_KINDS)} needles, not of {kind!r}")
+        check_prefill(self.prefill)
         if self.n is not None and self.n < 1:
             raise EvalError(f"--n must be at least 1, not {self.n}")
         if min(self.lengths) < 1:
@@ -74,13 +92,19 @@ class NiahOptions:
             if mode not in MODES:
                 raise EvalError(f"unknown --mode {mode!r}; modes: {', '.join(MODES)}")
 
+    @property
+    def made_kinds(self) -> tuple[str, ...]:
+        """What to make up; of no use with a file of prompts."""
+        return tuple(dict.fromkeys(self.kinds or KINDS[:1]))
+
 
 @dataclass(frozen=True)
 class NiahRow:
     """One arm on one set of prompts.
 
     Attributes:
-        prefill: how prompts enter the cache: "chunked", each chunk judged before the next is seen.
+        kind: of made-up prompts, or "file".
+        prefill: how prompts enter the cache: "chunked" or "whole".
         length: tokens of a context as asked for, or the mean of a file's prompts.
         found: replies that contain the answer, of n.
         prompt_tokens: mean tokens of a whole prompt: template, context, question and the start of the reply.
@@ -89,14 +113,15 @@ class NiahRow:
 
     policy: str
     budget: str | None
+    kind: str
     mode: str
+    prefill: str
     length: int
     n: int
     found: int
     accuracy: float
     prompt_tokens: int
     kv_bytes: int
-    prefill: str = field(default="chunked")
     bench: str = field(default="niah")
 
 
@@ -117,8 +142,15 @@ class Case:
 class CaseSet:
     """Prompts that make one row per arm and mode."""
 
+    kind: str
     length: int
     cases: list[Case]
+
+    def answered(self, case: Case, reply: str) -> bool:
+        """Whether a reply is right. Where every line holds some answer, only the reply's first line counts."""
+        if self.kind not in (*FILLED_KINDS, FILE_KIND):
+            reply = reply.strip().partition("\n")[0]
+        return case.prompt.found_in(reply)
 
 
 def as_case(tokenizer: Any, prompt: NeedlePrompt) -> Case:
@@ -135,9 +167,9 @@ def as_case(tokenizer: Any, prompt: NeedlePrompt) -> Case:
     return Case(prompt, leading + encode(tokenizer, context), encode(tokenizer, question))
 
 
-def ask(engine: Engine, arm: Arm, case: Case, mode: str) -> tuple[str, int]:
+def ask(engine: Engine, arm: Arm, case: Case, mode: str, prefill: str = "chunked") -> tuple[str, int]:
     """The greedy reply in a new session, and the most bytes that session held."""
-    with closing(engine.open_session(arm.policy, arm.budget)) as session:
+    with closing(open_session(engine, arm, prefill)) as session:
         new_ids = case.context_ids + case.question_ids
         if mode == "late":
             session.ledger.extend(case.context_ids)
@@ -149,27 +181,29 @@ def ask(engine: Engine, arm: Arm, case: Case, mode: str) -> tuple[str, int]:
 
 
 def measure(
-    engine: Engine, arms: Sequence[Arm], sets: Sequence[CaseSet], modes: Sequence[str], prompt_done: Callable[[], None]
+    engine: Engine, arms: Sequence[Arm], sets: Sequence[CaseSet], options: NiahOptions, prompt_done: Callable[[], None]
 ) -> Iterator[NiahRow]:
     """Every arm on the same prompts, one set and mode after the other."""
     for case_set in sets:
-        for mode in modes:
+        for mode in dict.fromkeys(options.modes):
             for arm in arms:
                 found, peak = 0, 0
                 for case in case_set.cases:
-                    reply, held = ask(engine, arm, case, mode)
-                    found += case.prompt.found_in(reply)
+                    reply, held = ask(engine, arm, case, mode, options.prefill)
+                    found += case_set.answered(case, reply)
                     peak = max(peak, held)
                     prompt_done()
-                yield _row(arm, mode, case_set, found, peak)
+                yield _row(arm, mode, options.prefill, case_set, found, peak)
 
 
-def _row(arm: Arm, mode: str, case_set: CaseSet, found: int, peak: int) -> NiahRow:
+def _row(arm: Arm, mode: str, prefill: str, case_set: CaseSet, found: int, peak: int) -> NiahRow:
     n = len(case_set.cases)
     return NiahRow(
         policy=arm.policy,
         budget=arm.budget,
+        kind=case_set.kind,
         mode=mode,
+        prefill=prefill,
         length=case_set.length,
         n=n,
         found=found,
@@ -182,18 +216,18 @@ def _row(arm: Arm, mode: str, case_set: CaseSet, found: int, peak: int) -> NiahR
 def make_sets(
     options: NiahOptions, tokenizer: Any, prompts: list[NeedlePrompt] | None, filler: str | None
 ) -> list[CaseSet]:
-    """The prompts of a file as one set, or a set of made-up ones for every length."""
+    """The prompts of a file as one set, or a set of made-up ones for every kind and length."""
     if prompts is not None:
         cases = [as_case(tokenizer, prompt) for prompt in prompts[: options.n]]
-        return [CaseSet(round(sum(len(case.context_ids) for case in cases) / len(cases)), cases)]
+        return [CaseSet(FILE_KIND, round(sum(len(case.context_ids) for case in cases) / len(cases)), cases)]
 
     def count(text: str) -> int:
         return len(encode(tokenizer, text))
 
     sets = []
-    for length in sorted(set(options.lengths)):
-        made = make_prompts(options.n or DEFAULT_N, length, options.seed, count, filler)
-        sets.append(CaseSet(length, [as_case(tokenizer, prompt) for prompt in made]))
+    for kind, length in itertools.product(options.made_kinds, sorted(set(options.lengths))):
+        made = make_prompts(kind, options.n or DEFAULT_N, length, options.seed, count, filler)
+        sets.append(CaseSet(kind, length, [as_case(tokenizer, prompt) for prompt in made]))
     return sets
 
 
@@ -214,12 +248,11 @@ def run(options: NiahOptions) -> int:
         )
     sets = make_sets(options, engine.tokenizer, prompts, filler)
     longest = max(case.tokens for case_set in sets for case in case_set.cases)
-    check_room(engine, arms, longest + REPLY_TOKENS, "shorten the contexts")
-    modes = tuple(dict.fromkeys(options.modes))
+    check_room(engine, arms, longest + REPLY_TOKENS, "shorten the contexts", options.prefill)
     rows: list[NiahRow] = []
-    total = len(arms) * len(modes) * sum(len(case_set.cases) for case_set in sets)
+    total = len(arms) * len(set(options.modes)) * sum(len(case_set.cases) for case_set in sets)
     with progress_bar("asking", total) as prompt_done:
-        for row in measure(engine, arms, sets, modes, prompt_done):
+        for row in measure(engine, arms, sets, options, prompt_done):
             rows.append(row)
             if options.json:
                 print_row(row)
@@ -235,7 +268,7 @@ def _groups(rows: Sequence[NiahRow]) -> dict[str, list[NiahRow]]:
     """Rows that answer the same prompts in the same mode, the baseline first."""
     groups: dict[str, list[NiahRow]] = {}
     for row in rows:
-        groups.setdefault(f"{row.mode}, {row.length} tokens", []).append(row)
+        groups.setdefault(f"{row.kind}, {row.mode}, {row.length} tokens", []).append(row)
     return groups
 
 
@@ -246,8 +279,9 @@ def _panel(title: str, rows: Sequence[NiahRow]) -> Panel:
 
 def _print_table(groups: dict[str, list[NiahRow]], engine: Engine, options: NiahOptions) -> None:
     table = new_table(
-        f"needles, {options.model}, {engine.layout.dtype}, chunked prefill, replies of up to {REPLY_TOKENS} tokens",
-        ("mode", "tokens", "policy", "budget"),
+        f"needles, {options.model}, {engine.layout.dtype}, {options.prefill} prefill, "
+        f"replies of up to {REPLY_TOKENS} tokens",
+        ("kind", "mode", "tokens", "policy", "budget"),
         ("found", "accuracy", "95% interval", "peak KV MiB"),
     )
     notes: list[str] = []
@@ -255,7 +289,7 @@ def _print_table(groups: dict[str, list[NiahRow]], engine: Engine, options: Niah
         for row in rows:
             low, high = wilson(row.found, row.n)
             table.add_row(
-                row.mode, str(row.length), row.policy, row.budget or "–",
+                row.kind, row.mode, str(row.length), row.policy, row.budget or "–",
                 f"{row.found}/{row.n}", f"{row.accuracy:.2f}", f"{low:.2f}–{high:.2f}", mib(row.kv_bytes),
                 end_section=row is rows[-1],
             )  # fmt: skip

@@ -20,10 +20,12 @@ from torch import Tensor
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
 from agentkv_evals.bench_common import (
+    check_prefill,
     check_room,
     grid,
     mib,
     new_table,
+    open_session,
     print_row,
     print_table,
     progress_bar,
@@ -46,6 +48,7 @@ class PplOptions:
         prompt_tokens: tokens of a window that are prefilled, and not scored.
         tokens: tokens of a window that are then fed one by one, and scored.
         windows: consecutive windows of the text, a new session each.
+        prefill: how the first tokens of a window enter the cache: "chunked" or "whole".
         json: one JSON object per row instead of a table.
         plot: a file for a picture, .svg or .png.
     """
@@ -57,11 +60,13 @@ class PplOptions:
     prompt_tokens: int = 512
     tokens: int = 512
     windows: int = 1
+    prefill: str = "chunked"
     dtype: str = "auto"
     json: bool = False
     plot: Path | None = None
 
     def __post_init__(self) -> None:
+        check_prefill(self.prefill)
         if self.text is None:
             raise EvalError("bench ppl needs a text to score: give --text FILE; any UTF-8 file works")
         for flag, value in (("prompt-tokens", self.prompt_tokens), ("tokens", self.tokens), ("windows", self.windows)):
@@ -92,6 +97,7 @@ class PplRow:
     tokens: int
     windows: int
     prompt_tokens: int
+    prefill: str
     kv_bytes: int
     mean_kv_bytes: int
     bench: str = field(default="ppl")
@@ -144,13 +150,13 @@ def _nll(logits: Tensor, token: int) -> Tensor:
 
 
 def measure(
-    engine: Engine, arms: Sequence[Arm], windows: Sequence[Window], token_done: Callable[[], None]
+    engine: Engine, arms: Sequence[Arm], windows: Sequence[Window], prefill: str, token_done: Callable[[], None]
 ) -> Iterator[tuple[Arm, _Measured]]:
     """Score all windows under one arm after the other."""
     for arm in arms:
         measured = _Measured()
         for window in windows:
-            with closing(engine.open_session(arm.policy, arm.budget)) as session:
+            with closing(open_session(engine, arm, prefill)) as session:
                 for nll in score(engine, session, window):
                     measured.nll.append(nll)
                     measured.resident.append(session.stats.resident_bytes)
@@ -173,6 +179,7 @@ def _row(arm: Arm, measured: _Measured, full: _Measured, options: PplOptions) ->
         tokens=len(measured.nll),
         windows=options.windows,
         prompt_tokens=options.prompt_tokens,
+        prefill=options.prefill,
         kv_bytes=measured.peak,
         mean_kv_bytes=round(statistics.fmean(measured.resident)),
     )
@@ -191,12 +198,12 @@ def run(options: PplOptions) -> int:
     engine = Engine.load(options.model, dtype=options.dtype)
     leading = leading_ids(engine.tokenizer)
     needed = len(leading) + options.prompt_tokens + options.tokens
-    check_room(engine, arms, needed, "lower --tokens or --prompt-tokens")
+    check_room(engine, arms, needed, "lower --tokens or --prompt-tokens", options.prefill)
     windows = cut_windows(encode(engine.tokenizer, text), leading, options)
     rows: list[PplRow] = []
     with progress_bar("scoring", len(arms) * options.windows * options.tokens) as token_done:
         full: _Measured | None = None
-        for arm, measured in measure(engine, arms, windows, token_done):
+        for arm, measured in measure(engine, arms, windows, options.prefill, token_done):
             full = full or measured
             rows.append(_row(arm, measured, full, options))
             if options.json:
@@ -213,7 +220,7 @@ def _print_table(rows: list[PplRow], engine: Engine, options: PplOptions) -> Non
     assert options.text is not None
     table = new_table(
         f"perplexity of {options.text.name}, {options.model}, {engine.layout.dtype}, {options.windows} × "
-        f"{options.tokens} tokens after {options.prompt_tokens}",
+        f"{options.tokens} tokens after {options.prompt_tokens}, {options.prefill} prefill",
         ("policy", "budget"),
         ("perplexity", "NLL", "NLL above full", "peak KV MiB", "mean KV MiB"),
     )

@@ -19,10 +19,10 @@ def options_of(monkeypatch, module, command: str):
 
 def test_ppl(monkeypatch) -> None:
     flags = "ppl --text t.txt --model m --policy window --policy h2o --budget 6MiB --budget 512 --prompt-tokens 7"
-    flags += " --tokens 8 --windows 9 --dtype float32 --json --plot p.svg"
+    flags += " --tokens 8 --windows 9 --prefill whole --dtype float32 --json --plot p.svg"
     assert options_of(monkeypatch, bench_ppl, flags) == bench_ppl.PplOptions(
         text=Path("t.txt"), model="m", policies=("window", "h2o"), budgets=("6MiB", "512"), prompt_tokens=7, tokens=8,
-        windows=9, dtype="float32", json=True, plot=Path("p.svg"),
+        windows=9, prefill="whole", dtype="float32", json=True, plot=Path("p.svg"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_ppl, "ppl --text t.txt") == bench_ppl.PplOptions(text=Path("t.txt"))
 
@@ -35,7 +35,8 @@ def test_niah(monkeypatch) -> None:
         budgets=("25%",), seed=4, dtype="float32", json=True, plot=Path("p.png"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_niah, "niah") == bench_niah.NiahOptions()
-    assert options_of(monkeypatch, bench_niah, "niah --text t.txt").text == Path("t.txt")
+    made = options_of(monkeypatch, bench_niah, "niah --text t.txt --kind number --kind sentence --prefill whole")
+    assert made == bench_niah.NiahOptions(text=Path("t.txt"), kinds=("number", "sentence"), prefill="whole")
 
 
 def test_latency(monkeypatch) -> None:

@@ -9,7 +9,7 @@ from bench_fakes import WordTokenizer, word_engine
 
 from agentkv.errors import AgentKVError
 from agentkv_evals import bench_niah
-from agentkv_evals.bench_niah import NiahOptions, as_case, ask
+from agentkv_evals.bench_niah import CaseSet, NiahOptions, as_case, ask
 from agentkv_evals.niah_prompts import NeedlePrompt
 from agentkv_evals.plan import Arm
 
@@ -70,13 +70,8 @@ def test_rows_count_the_answers_found(tiny, tmp_path, capsys) -> None:
         ("known", "full", None), ("known", "window", "96"), ("late", "full", None), ("late", "window", "96"),
     ]  # fmt: skip
     for row in rows:
-        assert (row["bench"], row["prefill"], row["n"], row["found"], row["accuracy"]) == (
-            "niah",
-            "chunked",
-            4,
-            1,
-            0.25,
-        )
+        assert (row["bench"], row["kind"], row["prefill"]) == ("niah", "file", "chunked")
+        assert (row["n"], row["found"], row["accuracy"]) == (4, 1, 0.25)
         assert (row["length"], row["prompt_tokens"]) == (7, 14)
         assert row["kv_bytes"] > 0
     bench_niah.run(NiahOptions(prompts=prompts, policies=(), n=1, json=True))
@@ -97,12 +92,46 @@ def test_made_up_prompts_by_length_with_a_budget_that_forgets(tiny, capsys, tmp_
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_every_kind_and_length_is_a_set_of_its_own(tiny, capsys) -> None:
+    options = NiahOptions(kinds=("page", "sentence", "page"), lengths=(120, 90), n=1, policies=(), json=True)
+    bench_niah.run(options)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["kind"], row["length"]) for row in rows] == [
+        ("page", 90), ("page", 120), ("sentence", 90), ("sentence", 120),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "found"), [("pairs", False), ("page", False), ("number", True), ("file", True)])
+def test_where_every_line_holds_an_answer_only_the_first_line_counts(kind, found) -> None:
+    case = as_case(WordTokenizer(), PROMPT)
+    case_set = CaseSet(kind, 7, [case])
+    assert case_set.answered(case, "\n 42.\nkey: 17")
+    assert case_set.answered(case, " 17\nkey: 42") is found
+
+
+def test_sessions_prefill_as_asked(tiny, capsys, monkeypatch) -> None:
+    opened = []
+    open_session = tiny.open_session
+
+    def spy(policy, budget, prefill=None):
+        opened.append((policy, prefill))
+        return open_session(policy, budget)
+
+    monkeypatch.setattr(tiny, "open_session", spy)
+    options = NiahOptions(lengths=(60,), n=1, policies=("window",), budgets=("96",), prefill="whole", json=True)
+    bench_niah.run(options)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["prefill"] for row in rows] == ["whole", "whole"]
+    # Once each to see that it fits, and once to be asked.
+    assert opened == [("full", "whole"), ("window", "whole")] * 2
+
+
 def test_the_table_has_the_baseline_first_and_says_when_bytes_differ(tiny, capsys) -> None:
     bench_niah.run(NiahOptions(lengths=(150,), n=1, policies=("window", "conf-kv"), budgets=("64",)))
     out = " ".join(capsys.readouterr().out.split())
     assert out.index("full") < out.index("window")
     assert "chunked prefill" in out
-    assert "Not at equal bytes (late, 150 tokens): under 64" in out
+    assert "Not at equal bytes (number, late, 150 tokens): under 64" in out
 
 
 @pytest.mark.parametrize(
@@ -125,6 +154,10 @@ def test_mistakes_in_the_command_are_found_before_the_model_loads(monkeypatch, t
     cases = [
         ({"modes": ("never",)}, "unknown --mode 'never'; modes: known, late"),
         ({"n": 0}, "--n must be at least 1"),
+        ({"kinds": ("hay",)}, "unknown --kind 'hay'; kinds: number, sentence, pairs, page"),
+        ({"kinds": ("pairs",), "prompts": broken}, "so --kind has no use"),
+        ({"kinds": ("sentence", "page"), "text": broken}, "--text fills the contexts of number and sentence needles"),
+        ({"prefill": "half"}, "unknown --prefill 'half'; there are: chunked, whole"),
         ({"prompts": broken}, "broken.jsonl, line 1: 'question' is missing"),
         ({"prompts": broken, "text": broken}, "give one of them"),
         ({"text": tmp_path / "gone.txt"}, "No such file"),

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from agentkv_evals.errors import EvalError
-from agentkv_evals.niah_prompts import NeedlePrompt, make_prompts, read_prompts
+from agentkv_evals.niah_kinds import KINDS, make_prompts
+from agentkv_evals.niah_prompts import NeedlePrompt, read_prompts
 
 
 def count(text: str) -> int:
@@ -17,7 +18,7 @@ def count(text: str) -> int:
 
 
 def test_needles_lie_at_depths_spread_over_contexts_of_the_asked_length() -> None:
-    prompts = make_prompts(8, 400, 5, count)
+    prompts = make_prompts("number", 8, 400, 5, count)
     for index, prompt in enumerate(prompts):
         assert 370 < count(prompt.context) <= 400
         (needle,) = [line for line in prompt.context.splitlines() if "special number" in line]
@@ -29,14 +30,65 @@ def test_needles_lie_at_depths_spread_over_contexts_of_the_asked_length() -> Non
         assert index / 8 - 0.05 <= depth <= (index + 1) / 8 + 0.05
 
 
-def test_a_seed_repeats_its_prompts() -> None:
-    assert make_prompts(3, 200, 1, count) == make_prompts(3, 200, 1, count)
-    assert make_prompts(3, 200, 1, count) != make_prompts(3, 200, 2, count)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_depends_on_its_seed_and_place_only(kind: str) -> None:
+    prompts = make_prompts(kind, 6, 400, 1, count)
+    assert prompts == make_prompts(kind, 6, 400, 1, count)
+    assert len(set(prompts)) == 6
+    assert not set(prompts) & set(make_prompts(kind, 6, 400, 2, count))
+
+
+def test_a_sentence_is_told_once_and_has_no_digits() -> None:
+    prompts = make_prompts("sentence", 8, 400, 3, count)
+    for index, prompt in enumerate(prompts):
+        needle = f"{prompt.prefix} {prompt.answer}."
+        assert prompt.context.splitlines().count(needle) == 1
+        assert prompt.context.count(prompt.prefix) == prompt.context.count(prompt.answer) == 1
+        assert prompt.question == f"What is {prompt.prefix.removesuffix(' is').replace('The', 'the', 1)}?"
+        assert not re.search(r"\d", prompt.context)
+        assert abs(count(prompt.context.partition(needle)[0]) / 400 - (index + 0.5) / 8) < 0.12
+    assert len({prompt.prefix for prompt in prompts}) > 4
+
+
+@pytest.mark.parametrize("tokens", [180, 3000])
+def test_pairs_are_alike_and_each_key_and_value_is_there_once(tokens: int) -> None:
+    for index, prompt in enumerate(make_prompts("pairs", 5, tokens, 0, count)):
+        lines = prompt.context.splitlines()
+        pairs = [re.fullmatch(r"- \*\*([a-z-]+)\*\*: (\d{4})", line).groups() for line in lines]
+        keys, values = zip(*pairs, strict=True)
+        assert len(set(keys)) == len(set(values)) == len(lines)
+        assert len({key.count("-") for key in keys}) == 1
+        assert tokens - 3 < count(prompt.context) <= tokens
+        at = lines.index(f"{prompt.prefix} {prompt.answer}")
+        assert f'"{keys[at]}"' in prompt.question
+        assert abs(at / len(lines) - (index + 0.5) / 5) < 0.12
+
+
+def test_pages_ask_for_a_detail_that_one_earlier_page_shows() -> None:
+    prompts = make_prompts("page", 12, 500, 0, count)
+    for index, prompt in enumerate(prompts):
+        pages = prompt.context.split("page: ")[1:]
+        detail, name = re.fullmatch(r'Which (\w+) does the page show for "(.+)"\?', prompt.question).groups()
+        assert prompt.context.count(f'"{name}"') == 1
+        (line,) = [line for line in prompt.context.splitlines() if f'"{name}"' in line]
+        assert line == f"{prompt.prefix}{'' if detail == 'price' else ' '}{prompt.answer}"
+        assert line not in pages[-1].splitlines()
+        before_the_last = prompt.context.rindex("page: ")
+        assert abs(prompt.context.index(line) / before_the_last - (index + 0.5) / 12) < 0.12
+    assert {prompt.question.split()[1] for prompt in prompts} == {"price", "rating", "colour"}
+
+
+def test_ids_on_pages_are_what_agents_see() -> None:
+    """At most 99, and without repetition while there are any left."""
+    (prompt,) = make_prompts("page", 1, 400, 0, count)
+    ids = [int(n) for n in re.findall(r"^link .*\[(\d+)\] \S*[^\],]*$", prompt.context, flags=re.MULTILINE)]
+    assert len(ids) == len(set(ids)) > 20
+    assert max(ids) <= 99
 
 
 def test_filler_comes_from_the_text_in_order_and_long_lines_are_cut() -> None:
     words = [f"w{n}" for n in range(500)]
-    prompts = make_prompts(4, 150, 0, count, " ".join(words[:250]) + "\n" + " ".join(words[250:]))
+    prompts = make_prompts("number", 4, 150, 0, count, " ".join(words[:250]) + "\n" + " ".join(words[250:]))
     for prompt in prompts:
         assert 80 < count(prompt.context) <= 150
         filler = [int(word[1:]) for word in prompt.context.split() if re.fullmatch(r"w\d+", word)]
@@ -44,9 +96,16 @@ def test_filler_comes_from_the_text_in_order_and_long_lines_are_cut() -> None:
     assert len({prompt.context.split()[0] for prompt in prompts}) > 1
 
 
-def test_a_context_without_room_is_refused() -> None:
-    with pytest.raises(EvalError, match="a context of 9 tokens has no room"):
-        make_prompts(1, 9, 0, count)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_context_without_room_is_refused(kind: str) -> None:
+    with pytest.raises(EvalError, match="a context of 5 tokens has no room"):
+        make_prompts(kind, 1, 5, 0, count)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "page"])
+def test_a_context_that_cannot_be_filled_is_refused(kind: str) -> None:
+    with pytest.raises(EvalError, match=r"there are only lines for \d+ tokens of context; lower --length"):
+        make_prompts(kind, 1, 10**6, 0, count)
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,26 @@ def test_the_table_and_the_plot(tiny, text, capsys, tmp_path) -> None:
     assert "</svg>" in plot.read_text()
 
 
+def test_windows_are_prefilled_as_asked(tiny, text, capsys, monkeypatch) -> None:
+    opened = []
+    open_session = tiny.open_session
+
+    def spy(policy, budget, prefill=None):
+        opened.append(prefill)
+        return open_session(policy, budget)
+
+    monkeypatch.setattr(tiny, "open_session", spy)
+    bench_ppl.run(
+        PplOptions(text=text, policies=(), prompt_tokens=30, tokens=20, windows=2, prefill="whole", json=True)
+    )
+    assert rows_of(capsys)[0]["prefill"] == "whole"
+    # Once to see that it fits, and once for each window.
+    assert opened == ["whole"] * 3
+
+
 def test_unequal_bytes_are_told_per_budget() -> None:
     def row(policy: str, budget: str | None, size: int) -> PplRow:
-        return PplRow(policy, budget, 1, 0, 0, 0, 1, 1, 1, size, size)
+        return PplRow(policy, budget, 1, 0, 0, 0, 1, 1, 1, "chunked", size, size)
 
     rows = [row("full", None, 900), row("a", "x", 100), row("b", "x", 105), row("a", "y", 300), row("b", "y", 316)]
     (note,) = unequal_bytes(rows)
@@ -151,6 +168,7 @@ def test_mistakes_in_the_command_are_found_before_the_model_loads(tmp_path, monk
         ({"text": latin}, r"not UTF-8 text \(byte 3\)"),
         ({"text": blank}, "holds no text"),
         ({"tokens": 0}, "--tokens must be at least 1"),
+        ({"prefill": "half"}, "unknown --prefill 'half'"),
         ({"plot": tmp_path / "a.pdf"}, "must end in .svg or .png"),
         ({"plot": tmp_path / "gone" / "a.svg"}, "there is no folder"),
     ]
