@@ -75,9 +75,7 @@ class KVStore:
         self._final_fp_caps = np.array([cap.fp for cap in caps])
         self._code_caps = np.array([cap.code for cap in caps])
         self.code_cap = 0
-        self.fp_caps = np.full_like(self._code_caps, dense_slots)
-        if not self._code_caps.any():
-            self.fp_caps = np.maximum(self.fp_caps, self._final_fp_caps)
+        self.fp_caps = np.maximum(dense_slots, self._final_fp_caps)
         self._fp_capacity = min(int(self.fp_caps.max()), _GROWTH)
         self.fp = Region(arena, KVFormat.FP, self._fp_capacity)
         self.code = Region(arena, code_format, 0)
