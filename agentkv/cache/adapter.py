@@ -9,6 +9,7 @@ and causality would silently vanish elsewhere. Ours is decided per slot by token
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +22,11 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from agentkv.cache.architecture import layout_of
 from agentkv.cache.arena import PageArena
+from agentkv.cache.batch import ForwardPass, Group
 from agentkv.cache.budget import Limits, shape_of
-from agentkv.cache.controller import CacheController, Step
+from agentkv.cache.controller import CacheController
 from agentkv.cache.formats import KVFormat
+from agentkv.cache.step import Step
 from agentkv.errors import Unsupported
 from agentkv.policies.base import Policy
 from agentkv_kernels import paged_mixed_attention
@@ -43,7 +46,7 @@ _SURPRISE_ROWS = 64
 class LayerHandle:
     """What a layer of the cache returns where transformers expects keys and values."""
 
-    step: Step
+    run: ForwardPass
     layer: int
 
 
@@ -52,11 +55,11 @@ class PagedLayer(CacheLayerMixin):
 
     is_sliding = False
 
-    def __init__(self, step: Step, layer: int):
+    def __init__(self, run: ForwardPass, layer: int):
         super().__init__()
         self.is_initialized = True
         self.written = False
-        self._handle = LayerHandle(step, layer)
+        self._handle = LayerHandle(run, layer)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: pages exist before the forward pass."""
@@ -64,11 +67,11 @@ class PagedLayer(CacheLayerMixin):
     def update(  # type: ignore[override]  # handles, not tensors: the attention function reads the pages
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[LayerHandle, LayerHandle]:
-        """Store [1, H, n, D] keys and values."""
+        """Store [B, H, n, D] keys and values."""
         if self.written:
             raise Unsupported(f"layer {self._handle.layer} runs several times for one token")
         self.written = True
-        self._handle.step.write(self._handle.layer, key_states[0], value_states[0])
+        self._handle.run.write(self._handle.layer, key_states, value_states)
         return self._handle, self._handle
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -76,7 +79,7 @@ class PagedLayer(CacheLayerMixin):
 
     def get_seq_length(self) -> int:
         """Logical length: positions continue from it whatever was evicted."""
-        return self._handle.step.first_token
+        return self._handle.run.first_token
 
     def get_max_length(self) -> int:
         return -1
@@ -85,8 +88,8 @@ class PagedLayer(CacheLayerMixin):
 class PagedCache(Cache):
     """The cache of one forward pass."""
 
-    def __init__(self, step: Step):
-        self._paged = [PagedLayer(step, layer) for layer in range(step.store.arena.layout.layers)]
+    def __init__(self, run: ForwardPass):
+        self._paged = [PagedLayer(run, layer) for layer in range(run.arena.layout.layers)]
         super().__init__(layers=list(self._paged))
 
     def check_written(self) -> None:
@@ -105,31 +108,34 @@ def paged_attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention function in transformers' signature: query [1, Hq, n, D] to ([1, n, Hq, D], no weights)."""
-    step, layer = key.step, key.layer
-    _check_plain(module, kwargs, step.store.arena.layout.window(layer))
-    rule = step.policy.mass
+    """Attention function in transformers' signature: query [B, Hq, n, D] to ([B, n, Hq, D], no weights)."""
+    run, layer = key.run, key.layer
+    window = run.arena.layout.window(layer)
+    _check_plain(module, kwargs, window)
+    computed = {"scaling": scaling, "softcap": kwargs.get("softcap"), "window": window}
+    outs = [_attend(group, layer, query, kwargs.get("s_aux"), **computed) for group in run.groups]
+    if len(outs) == 1:
+        return outs[0].transpose(1, 2).contiguous(), None
+    in_order = torch.cat(outs)[run.order]
+    return in_order.transpose(1, 2).contiguous(), None
+
+
+def _attend(group: Group, layer: int, query: Tensor, sinks: Tensor | None, **computed: Any) -> Tensor:
+    """Attention of the members of a group: of query [B, Hq, n, D], [G, Hq, n, D]."""
+    members = len(group.steps)
+    if members < len(query):
+        query = query[list(group.members)]
     result = paged_mixed_attention(
-        query[0],
-        step.views[layer],
-        step.query_index,
-        scaling,
-        mass_weights=step.mass_weights,
-        softcap=kwargs.get("softcap"),
-        sinks=kwargs.get("s_aux"),
-        window=step.store.arena.layout.window(layer),
-        probs_of=0 if rule is None else rule.probs_of,
+        query.flatten(0, 1),
+        group.views[layer],
+        group.query_index,
+        mass_weights=group.mass_weights,
+        sinks=None if sinks is None else sinks.repeat(members),
+        probs_of=group.probs_of,
+        **computed,
     )
-    if step.mass is not None and result.mass is not None:
-        step.note_mass(layer, result.mass)
-    elif step.mass is not None and rule is not None and result.probs is not None:
-        token_index = step.views[layer].token_index
-        probs = result.probs.unflatten(0, (token_index.shape[0], -1))
-        mass, stats = rule.reduce(probs, token_index, step.query_index[-probs.shape[2] :])
-        step.note_mass(layer, mass)
-        if stats is not None:
-            step.layer_stats[layer] = stats
-    return result.out.transpose(0, 1).unsqueeze(0).contiguous(), None
+    group.note(layer, result)
+    return result.out.unflatten(0, (members, -1))
 
 
 def _check_plain(module: nn.Module, kwargs: dict[str, Any], window: int | None) -> None:
@@ -168,7 +174,7 @@ class PagedModel:
         self.model = model
         self.layout = layout_of(model.config, model.dtype)
         self._cache_keyword = cache_keyword(model)
-        self._hidden: dict[int, Tensor] | None = None
+        self._run: ForwardPass | None = None
         self._hooked = False
         expected = self._own_logits()
         model.set_attn_implementation(ATTENTION_NAME)
@@ -232,30 +238,35 @@ class PagedModel:
     def device(self) -> torch.device:
         return self.model.device
 
-    @torch.inference_mode()
     def forward(self, ids: Tensor, step: Step, before: Tensor | None = None) -> Tensor:
-        """Run n new tokens [n] int64; returns the logits after the last one, [V], in the model's dtype.
+        """Run n new tokens [n] int64 of one session; returns the logits after the last one, [V], in the model's dtype.
 
         Args:
             ids: the tokens.
             step: where they go.
             before: logits [V] after the token before them, where the policy reads how surprising tokens are.
         """
-        reads_surprise = step.policy.scorer is not None and step.policy.scorer.needs_surprise
-        self._hidden = step.hidden if step.creation is not None else None
-        cache = PagedCache(step)
+        return self.forward_all(ids.unsqueeze(0), [step], [before])[0]
+
+    @torch.inference_mode()
+    def forward_all(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:
+        """Run new tokens [B, n] int64 of B sessions, of several sessions one each; returns their last logits [B, V]."""
+        run = ForwardPass(steps)
+        cache = PagedCache(run)
+        self._run = run if run.reads_hidden else None
         out = self.model(
-            input_ids=ids.unsqueeze(0),
-            position_ids=step.positions.unsqueeze(0),
+            input_ids=ids,
+            position_ids=run.positions,
             use_cache=True,
-            logits_to_keep=0 if reads_surprise else 1,
+            logits_to_keep=0 if any(step.reads_surprise for step in steps) else 1,
             **{self._cache_keyword: cache},
         )
         cache.check_written()
-        logits: Tensor = out.logits[0]
-        if reads_surprise:
-            step.surprise.append(_surprise(logits, ids, before))
-        return logits[-1]
+        logits: Tensor = out.logits
+        for step, own, tokens, last in zip(steps, logits, ids, before, strict=True):
+            if step.reads_surprise:
+                step.surprise.append(_surprise(own, tokens, last))
+        return logits[:, -1]
 
     def read_hidden(self) -> None:
         """From now on, steps of policies that ask for it get the input of each attention layer."""
@@ -268,9 +279,8 @@ class PagedModel:
                 module.register_forward_pre_hook(partial(self._note_hidden, layer), with_kwargs=True)
 
     def _note_hidden(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._hidden is not None:
-            hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-            self._hidden[layer] = hidden[0]
+        if self._run is not None:
+            self._run.note_hidden(layer, kwargs["hidden_states"] if "hidden_states" in kwargs else args[0])
 
 
 def _distance(a: Tensor, b: Tensor) -> float:

@@ -52,6 +52,10 @@ class Step:
     def tokens(self) -> int:
         return len(self.query_index)
 
+    @property
+    def reads_surprise(self) -> bool:
+        return self.policy.scorer is not None and self.policy.scorer.needs_surprise
+
     def note_mass(self, layer: int, mass: Tensor) -> None:
         """Put a layer's mass [H, S of the layer] where that layer's slots are in the metadata in use."""
         assert self.mass is not None
@@ -60,10 +64,8 @@ class Step:
         self.mass[layer, :, :code] = mass[:, :code]
         self.mass[layer, :, first_fp : first_fp + fp] = mass[:, code:]
 
-    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Store a layer's new keys and values, each [H, n, D] in the model's dtype."""
-        rows = self.store.fp.rows
-        rows.index_copy_(0, self.rows[layer], torch.stack((key, value)).view(-1, rows.shape[-1]))
+    def note_created(self, layer: int, key: Tensor) -> None:
+        """A layer's new keys [H, n, D] are there: value them, if the policy does."""
         if self.creation is not None and self.policy.creation is not None:
             self.creation[layer] = self.policy.creation(layer, key, self.hidden.pop(layer, None))
 
