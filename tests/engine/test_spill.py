@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,27 @@ def test_a_session_in_use_or_closed_is_not_spilled(engine: Engine) -> None:
     session.close()
     with pytest.raises(AgentKVError, match="only an idle one can be spilled"):
         engine.spill(session)
+
+
+def test_threads_that_share_a_pool_do_not_disturb_each_other() -> None:
+    """Two threads, two sessions each, room for two: each spills the other's idle one, and no call is refused for it."""
+    engine, roomy = small_pool("cpu", "56KiB"), small_pool(None, "8MiB")
+    said: dict[int, list[int]] = {}
+
+    def talk(one: Engine, thread: int) -> None:
+        sessions = [one.open_session() for _ in range(2)]
+        replies = []
+        for turn in range(4):
+            for number, session in enumerate(sessions):
+                replies += say(one, session, random_ids(9, 100 * thread + 10 * turn + number))
+        said[thread] = replies
+
+    for thread in (0, 1):
+        talk(roomy, thread)
+    expected, said = said, {}
+    threads = [threading.Thread(target=talk, args=(engine, thread)) for thread in (0, 1)]
+    for started in threads:
+        started.start()
+    for started in threads:
+        started.join(timeout=120)
+    assert said == expected
