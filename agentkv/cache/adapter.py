@@ -214,7 +214,7 @@ class PagedModel:
         try:
             for part in ids.split([_PROBE_TOKENS - 2, 1, 1]):  # a chunk, then single tokens
                 step = controller.begin(part.tolist())
-                logits.append(self.forward(part, step))
+                logits.append(self.forward(part.unsqueeze(0), [step], [None])[0])
                 controller.commit(step)
         except Unsupported as error:
             raise Unsupported(f"{self.model.config.model_type}: {error}") from error
@@ -238,19 +238,16 @@ class PagedModel:
     def device(self) -> torch.device:
         return self.model.device
 
-    def forward(self, ids: Tensor, step: Step, before: Tensor | None = None) -> Tensor:
-        """Run n new tokens [n] int64 of one session; returns the logits after the last one, [V], in the model's dtype.
+    @torch.inference_mode()
+    def forward(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:
+        """Run new tokens of one or several sessions; returns the logits after each one's last, [B, V].
 
         Args:
-            ids: the tokens.
-            step: where they go.
-            before: logits [V] after the token before them, where the policy reads how surprising tokens are.
+            ids: [B, n] int64; of several sessions one token each.
+            steps: where they go.
+            before: for each session the logits [V] after the token before, where its policy reads how surprising
+                tokens are.
         """
-        return self.forward_all(ids.unsqueeze(0), [step], [before])[0]
-
-    @torch.inference_mode()
-    def forward_all(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:
-        """Run new tokens [B, n] int64 of B sessions, of several sessions one each; returns their last logits [B, V]."""
         run = ForwardPass(steps)
         cache = PagedCache(run)
         self._run = run if run.reads_hidden else None

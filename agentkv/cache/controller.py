@@ -14,7 +14,7 @@ from agentkv.cache.arena import PageArena
 from agentkv.cache.budget import DENSE_CHUNK, Limits
 from agentkv.cache.facts import LedgerFacts, Span, protected_ranges
 from agentkv.cache.formats import KVFormat, ceil_div
-from agentkv.cache.plan import Room, validate
+from agentkv.cache.plan import Plan, Room, validate
 from agentkv.cache.rotary import Rebased, Rotary, rebase
 from agentkv.cache.snapshot import Snapshot
 from agentkv.cache.state import BESIDE, CacheState
@@ -170,6 +170,14 @@ class CacheController:
             hidden={},
             surprise=[],
         )
+
+    def abandon(self, step: Step) -> None:
+        """Undo the newest :meth:`begin` instead of computing it: its slots are given back.
+
+        What was evicted to make room is gone, as it would be a token later; beginning again takes the empty place.
+        """
+        token_index = self.store.in_use(self.store.token_index)
+        self.store.apply(Plan((token_index >= 0) & (token_index < step.first_token)))
 
     # --- room ----------------------------------------------------------------------------------------------------
 

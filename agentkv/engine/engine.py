@@ -20,6 +20,8 @@ from agentkv.cache.budget import Budget, BudgetLike, full_bytes
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
 from agentkv.cache.rotary import Rotary
+from agentkv.cache.step import Step
+from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
@@ -302,20 +304,78 @@ class Engine:
             if cancel is not None and cancel.is_set():
                 return None
             chunk = waiting[: session.cache.chunk(len(waiting))]
-            with self._forward_lock:
-                cache = session.cache
-                step = self._pool.with_room(session, partial(cache.begin, chunk))
-                try:
-                    logits = self._paged.forward(torch.tensor(chunk, device=self.device), step, cache.last_logits)
-                except BaseException:
-                    # Slots were taken whose keys were never written; nothing can be trusted any more.
+            logits = self._run([session], [chunk])[0]
+        return logits
+
+    def decode_batch(self, sessions: Sequence[Session], last: Sequence[int]) -> Tensor:
+        """Append one token to each session's ledger, compute them in one forward pass, and return what follows.
+
+        Sessions may differ in length, policy and budget.
+
+        Args:
+            sessions: different ones of this engine, idle, with nothing waiting.
+            last: the token of each.
+
+        Returns:
+            logits [B, V] in the model's dtype.
+
+        Raises:
+            ContextOverflow: a session has no room for a token. All are as they were.
+            PoolExhausted: no pages left. All are as they were, but for what some have evicted to make room.
+            AgentKVError: a session is in use, closed, listed twice, of another engine, or has tokens waiting.
+        """
+        return decode_batch(self, sessions, last)
+
+    def generate_batch(
+        self, sessions: Sequence[Session], prompts: Sequence[Sequence[int]], params: SamplingParams | None = None
+    ) -> list[list[int]]:
+        """Append a prompt to each session and generate a reply to each, as :meth:`generate` does; returns their tokens.
+
+        Prompts are computed one after another, replies together; a session whose reply ends leaves the batch.
+
+        Raises:
+            ContextOverflow, AgentKVError: as :meth:`generate`; the sessions are as they were.
+            PoolExhausted: no pages left. What was generated is in the ledgers: free pages and go on with empty prompts.
+        """
+        return generate_batch(self, sessions, prompts, params)
+
+    def compute_last(self, sessions: Sequence[Session]) -> Tensor:
+        """Put the one waiting token of each session into its cache, in one forward pass: logits [B, V].
+
+        Raises PoolExhausted: no pages left; the sessions are whole, and the call can be repeated when there are.
+        """
+        return self._run(sessions, [session.waiting for session in sessions])
+
+    def _run(self, sessions: Sequence[Session], tokens: Sequence[list[int]]) -> Tensor:
+        """One forward pass over as many waiting tokens of each session: logits [B, V] after the last ones."""
+        with self._forward_lock:
+            steps = self._begin(sessions, tokens)
+            before = [session.cache.last_logits for session in sessions]
+            try:
+                logits = self._paged.forward(torch.tensor(tokens, device=self.device), steps, before)
+            except BaseException:
+                # Slots were taken whose keys were never written; nothing can be trusted any more.
+                for session in sessions:
                     session.close()
-                    raise
-                cache.commit(step)
-                if cache.reads_surprise:
-                    cache.last_logits = logits
+                raise
+            for session, step, own in zip(sessions, steps, logits, strict=True):
+                session.cache.commit(step)
+                if session.cache.reads_surprise:
+                    session.cache.last_logits = own
                 session.timings.forward_passes += 1
         return logits
+
+    def _begin(self, sessions: Sequence[Session], tokens: Sequence[list[int]]) -> list[Step]:
+        """Make room in all sessions, or in none."""
+        steps: list[Step] = []
+        try:
+            for session, new in zip(sessions, tokens, strict=True):
+                steps.append(self._pool.with_room(session, partial(session.cache.begin, new)))
+        except BaseException:
+            for session, step in zip(sessions, steps, strict=False):
+                session.cache.abandon(step)
+            raise
+        return steps
 
 
 def _free_memory() -> int:

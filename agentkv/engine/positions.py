@@ -80,7 +80,7 @@ def _keys_at(paged: PagedModel, position: int) -> Tensor:
     cache = CacheController(arena, policy, Limits(shape_of(policy, layout, 1), 1, 0))
     cache.position_offset = -position
     token = paged.model.config.get_text_config().vocab_size // 2
-    paged.forward(torch.tensor([token], device=paged.device), cache.begin([token]))
+    paged.forward(torch.tensor([[token]], device=paged.device), [cache.begin([token])], [None])
     return cache.store.read_keys()[:, :, 0]
 
 

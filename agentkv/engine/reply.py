@@ -92,50 +92,46 @@ class Reply:
         self._text = TextStream(engine.tokenizer, params.stop)
         self._sampler = Sampler(params, engine.eos_token_ids, engine.device)
         self._generated = 0
+        self._finished = False
         self._cut_short = False
         """Whether forced tokens did not all fit."""
 
+    @property
+    def finished(self) -> bool:
+        """Whether its last event has a finish reason."""
+        return self._finished
+
     def events(self, new_ids: list[int], roles: Roles = ()) -> Iterator[TokenEvent]:
         """Append the new tokens, then alternate between computing what waits and choosing what follows."""
-        session = self._session
-        with session.exclusive():
-            session.check_room(len(new_ids), roles)
-            if new_ids:
-                session.checkpoint_turn()
-                # What the model was sure of in the last turn says nothing of this one.
-                session.cache.confidence = None
-            session.timings = Timings(
-                reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids)
-            )
-            session.mark(roles)
-            session.ledger.extend(new_ids)
-            # What a grammar forces at the start is computed together with the prompt.
-            tokens, certainty = self._add([]), None
+        with self._session.exclusive():
+            event = self.start(new_ids, roles)
             while True:
-                reason = self._finish_reason(tokens)
-                delta = self._text.push([t for t in tokens if t not in self._engine.eos_token_ids])
-                if self._text.stopped:
-                    reason = "stop"
-                    if not delta:  # all of it belongs to the stop string, and none was computed yet
-                        del session.ledger[len(session.ledger) - len(tokens) :]
-                        session.cache.facts.truncate(len(session.ledger))
-                        tokens = []
-                if reason is not None:
-                    delta += self._text.flush()
-                if tokens or reason is not None:
-                    yield TokenEvent(tuple(tokens), delta, reason, certainty)
-                if reason is not None:
+                if event is not None:
+                    yield event
+                if self._finished:
                     return
-                logits = self._compute()
+                logits = self.compute()
                 if logits is None:
                     yield TokenEvent(text=self._text.flush(), finish_reason="cancelled")
                     return
-                started = time.perf_counter()
-                sampled, certainty = self._choose(logits)
-                tokens = self._add([sampled])
-                session.timings.decode_ms += 1e3 * (time.perf_counter() - started)
+                event = self.take(logits)
 
-    def _compute(self) -> Tensor | None:
+    def start(self, new_ids: list[int], roles: Roles = ()) -> TokenEvent | None:
+        """Append the new tokens. The caller holds the session."""
+        session = self._session
+        session.check_room(len(new_ids), roles)
+        if new_ids:
+            session.checkpoint_turn()
+            # What the model was sure of in the last turn says nothing of this one.
+            session.cache.confidence = None
+        session.timings = Timings(reused_tokens=session.logical_length, new_tokens=len(session.waiting) + len(new_ids))
+        session.mark(roles)
+        session.ledger.extend(new_ids)
+        # What a grammar forces at the start is computed together with the prompt.
+        return self._emit(self._add([]), None)
+
+    def compute(self) -> Tensor | None:
+        """Compute what waits: logits [V], or None if cancelled."""
         started = time.perf_counter()
         timings = self._session.timings
         logits = self._engine.compute_waiting(self._session, self._cancel)
@@ -145,6 +141,32 @@ class Reply:
         else:
             timings.prefill_ms += elapsed
         return logits
+
+    def take(self, logits: Tensor) -> TokenEvent | None:
+        """Choose what follows, given the logits [V] after the newest token, and append it."""
+        started = time.perf_counter()
+        sampled, certainty = self._choose(logits)
+        tokens = self._add([sampled])
+        self._session.timings.decode_ms += 1e3 * (time.perf_counter() - started)
+        return self._emit(tokens, certainty)
+
+    def _emit(self, tokens: list[int], certainty: float | None) -> TokenEvent | None:
+        """The event of tokens that were added; None if there is nothing to say."""
+        session = self._session
+        reason = self._finish_reason(tokens)
+        delta = self._text.push([t for t in tokens if t not in self._engine.eos_token_ids])
+        if self._text.stopped:
+            reason = "stop"
+            if not delta:  # all of it belongs to the stop string, and none was computed yet
+                del session.ledger[len(session.ledger) - len(tokens) :]
+                session.cache.facts.truncate(len(session.ledger))
+                tokens = []
+        if reason is not None:
+            self._finished = True
+            delta += self._text.flush()
+        if not tokens and reason is None:
+            return None
+        return TokenEvent(tuple(tokens), delta, reason, certainty)
 
     def _choose(self, logits: Tensor) -> tuple[int, float | None]:
         """Sample the next token."""

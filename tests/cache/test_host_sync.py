@@ -47,9 +47,9 @@ def test_a_steady_step_has_no_host_sync(policy: str, options: dict[str, Any]) ->
     session.cache.confidence = 0.1
     with NoHostSync() as mode:
         for token in (7, 8):
-            ids = torch.tensor([token])
+            ids = torch.tensor([[token]])
             step = session.cache.begin([token])
-            engine._paged.forward(ids, step)
+            engine._paged.forward(ids, [step], [None])
             session.cache.commit(step)
     assert mode.seen > 100
     assert session.cache.store.slots_used == 64
