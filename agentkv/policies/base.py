@@ -175,6 +175,6 @@ class Policy:
             max_slots: mean over layers.
             least_layer: slots of the layer that has fewest.
         """
-        # With mixed precision a chunk arrives at full width beside quantised slots: smaller pieces, more tokens kept.
-        most, share = (256, 4) if self.precision is None else (128, 8)
+        # A chunk arrives at full width, beside slots that may be quantised: smaller pieces then keep more tokens.
+        most, share = (128, 8) if self.precision is not None and self.precision.narrow else (256, 4)
         return max(1, min(most, max_slots // share, least_layer - self.protected_slots(max_slots)))

@@ -29,6 +29,11 @@ class Precision(Protocol):
         """Room that a head of ``slots`` slots needs in each format, if up to ``chunk`` tokens arrive at once."""
         ...
 
+    @property
+    def narrow(self) -> bool:
+        """Whether most slots are quantised whatever happens, so that a chunk at full width costs kept slots."""
+        ...
+
     def least_fp(self, slots: int) -> int:
         """The fewest of a head's slots that are in the model's dtype once all that may be quantised is."""
         ...
@@ -60,6 +65,7 @@ class AgePrecision:
     format: KVFormat = KVFormat.INT8_TOKEN
     block: int = 16
     rule: None = None
+    narrow: bool = True
 
     def least_fp(self, slots: int) -> int:
         return max(1, as_slots(self.fp_window, slots))
@@ -108,6 +114,7 @@ class ScorePrecision:
 
     share: LayerShare
     format: KVFormat = KVFormat.FP8_TOKEN
+    narrow: bool = False
 
     @property
     def rule(self) -> type[AttentionRule]:

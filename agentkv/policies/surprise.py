@@ -43,7 +43,7 @@ class SegmentSurprise(Scorer):
 
 
 @register("surprise")
-def surprise(recent: Share = 0.25, sinks: int = 4, format: str = "fp", fp_window: Share = 1 / 16) -> Policy:
+def surprise(recent: Share = 1 / 8, sinks: int = 4, format: str = "fp", fp_window: Share = 1 / 16) -> Policy:
     """Keep whole the sentences and lines that surprised the model most when it read them, beside the newest tokens.
 
     Args:

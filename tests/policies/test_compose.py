@@ -38,7 +38,7 @@ SPELT_OUT: dict[str, dict[str, object]] = {
         "scorer": "window-statistics", "precision": "layer-share", "trigger": {"name": "block", "size": 0.25},
         "recent": 32,
     },
-    "surprise": {"scorer": "segment-surprise", "sinks": 4, "recent": 0.25},
+    "surprise": {"scorer": "segment-surprise", "sinks": 4, "recent": 0.125},
     "obs-window": {"scorer": "oldest-observation", "sinks": 4, "whole_observations": True},
     "snapkv": {"scorer": "window-mass", "trigger": "block", "recent": 32},
     "pyramidkv": {"scorer": "window-mass", "trigger": "block", "recent": 32, "allocator": "pyramid"},
