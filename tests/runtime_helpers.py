@@ -43,6 +43,9 @@ WINDOW = 256
 SLIDING = 20
 """Width of the sliding windows of tiny models that have some."""
 _HYBRID: dict[str, Any] = {"sliding_window": SLIDING, "layer_types": ["sliding_attention", "full_attention"]}
+_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": WINDOW // 4}
+_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
+_GPT_OSS = _HYBRID | _EXPERTS | {"head_dim": 16, "rope_parameters": _YARN}
 _BUILDERS: dict[str, tuple[type[PreTrainedModel], type[PreTrainedConfig], dict[str, Any]]] = {
     "llama": (LlamaForCausalLM, LlamaConfig, {}),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),  # biases of q, k and v
@@ -50,11 +53,7 @@ _BUILDERS: dict[str, tuple[type[PreTrainedModel], type[PreTrainedConfig], dict[s
     "gpt2": (GPT2LMHeadModel, GPT2Config, {"num_attention_heads": 4, "num_key_value_heads": None}),  # learned positions
     "mistral": (MistralForCausalLM, MistralConfig, {"sliding_window": SLIDING}),  # every layer slides
     "phi3": (Phi3ForCausalLM, Phi3Config, {}),  # q, k and v in one projection
-    "gpt_oss": (
-        GptOssForCausalLM,
-        GptOssConfig,
-        _HYBRID | {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "experts_implementation": "eager"},
-    ),  # sinks
+    "gpt_oss": (GptOssForCausalLM, GptOssConfig, _GPT_OSS),  # sinks
     "gemma2": (Gemma2ForCausalLM, Gemma2Config, _HYBRID | {"head_dim": 16, "attn_logit_softcapping": 5.0}),
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig, _HYBRID | {"head_dim": 16}),  # rotations by kind of layer
 }
