@@ -22,14 +22,12 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from agentkv.cache.architecture import layout_of
 from agentkv.cache.arena import PageArena
-from agentkv.cache.batch import ForwardPass, Group
+from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
 from agentkv.cache.formats import KVFormat
-from agentkv.cache.step import Step
 from agentkv.errors import Unsupported
 from agentkv.policies.base import Policy
-from agentkv_kernels import paged_mixed_attention
 
 ATTENTION_NAME = "agentkv"
 _NOT_COMPUTED = ("position_bias", "indices", "block_indices", "sinks")
@@ -112,30 +110,9 @@ def paged_attention(
     run, layer = key.run, key.layer
     window = run.arena.layout.window(layer)
     _check_plain(module, kwargs, window)
-    computed = {"scaling": scaling, "softcap": kwargs.get("softcap"), "window": window}
-    outs = [_attend(group, layer, query, kwargs.get("s_aux"), **computed) for group in run.groups]
-    if len(outs) == 1:
-        return outs[0].transpose(1, 2).contiguous(), None
-    in_order = torch.cat(outs)[run.order]
-    return in_order.transpose(1, 2).contiguous(), None
-
-
-def _attend(group: Group, layer: int, query: Tensor, sinks: Tensor | None, **computed: Any) -> Tensor:
-    """Attention of the members of a group: of query [B, Hq, n, D], [G, Hq, n, D]."""
-    members = len(group.steps)
-    if members < len(query):
-        query = query[list(group.members)]
-    result = paged_mixed_attention(
-        query.flatten(0, 1),
-        group.views[layer],
-        group.query_index,
-        mass_weights=group.mass_weights,
-        sinks=None if sinks is None else sinks.repeat(members),
-        probs_of=group.probs_of,
-        **computed,
-    )
-    group.note(layer, result)
-    return result.out.unflatten(0, (members, -1))
+    sinks, softcap = kwargs.get("s_aux"), kwargs.get("softcap")
+    out = run.attend(layer, query, scaling=scaling, softcap=softcap, sinks=sinks, window=window)
+    return out.transpose(1, 2).contiguous(), None
 
 
 def _check_plain(module: nn.Module, kwargs: dict[str, Any], window: int | None) -> None:
@@ -214,7 +191,7 @@ class PagedModel:
         try:
             for part in ids.split([_PROBE_TOKENS - 2, 1, 1]):  # a chunk, then single tokens
                 step = controller.begin(part.tolist())
-                logits.append(self.forward(part.unsqueeze(0), [step], [None])[0])
+                logits.append(self.forward(part.unsqueeze(0), ForwardPass([step]))[0])
                 controller.commit(step)
         except Unsupported as error:
             raise Unsupported(f"{self.model.config.model_type}: {error}") from error
@@ -239,28 +216,27 @@ class PagedModel:
         return self.model.device
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:
+    def forward(self, ids: Tensor, run: ForwardPass, before: Sequence[Tensor | None] | None = None) -> Tensor:
         """Run new tokens of one or several sessions; returns the logits after each one's last, [B, V].
 
         Args:
             ids: [B, n] int64; of several sessions one token each.
-            steps: where they go.
+            run: where they go.
             before: for each session the logits [V] after the token before, where its policy reads how surprising
                 tokens are.
         """
-        run = ForwardPass(steps)
         cache = PagedCache(run)
         self._run = run if run.reads_hidden else None
         out = self.model(
             input_ids=ids,
             position_ids=run.positions,
             use_cache=True,
-            logits_to_keep=0 if any(step.reads_surprise for step in steps) else 1,
+            logits_to_keep=0 if any(step.reads_surprise for step in run.steps) else 1,
             **{self._cache_keyword: cache},
         )
         cache.check_written()
         logits: Tensor = out.logits
-        for step, own, tokens, last in zip(steps, logits, ids, before, strict=True):
+        for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
             if step.reads_surprise:
                 step.surprise.append(_surprise(own, tokens, last))
         return logits[:, -1]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from agentkv.cache.step import Step
 from agentkv.cache.store import KVStore
-from agentkv_kernels import AttentionResult, KVFormat, PagedKV
+from agentkv_kernels import AttentionResult, KVFormat, PagedKV, paged_mixed_attention
 
 _PADDING = 2
 """A session joins others whose heads hold at most so many times its slots: padding is read like any slot."""
@@ -79,7 +80,6 @@ class ForwardPass:
 
     Attributes:
         groups: sessions whose attention is one call: of one quantised format, and of not too different lengths.
-        order: where each session is among the members of all groups.
     """
 
     def __init__(self, steps: Sequence[Step]):
@@ -87,7 +87,7 @@ class ForwardPass:
         self.arena = steps[0].store.arena
         self.groups = [self._group(members) for members in _similar([step.store for step in steps])]
         together = [member for group in self.groups for member in group.members]
-        self.order = sorted(range(len(together)), key=together.__getitem__)
+        self._order = sorted(range(len(together)), key=together.__getitem__)
         self._rows = steps[0].rows if len(steps) == 1 else torch.cat([step.rows for step in steps], dim=1)
 
     @property
@@ -111,6 +111,33 @@ class ForwardPass:
         rows.index_copy_(0, self._rows[layer], torch.stack((key, value), dim=1).view(-1, rows.shape[-1]))
         for place, step in enumerate(self.steps):
             step.note_created(layer, key[place])
+
+    def attend(self, layer: int, query: Tensor, sinks: Tensor | None, **computed: Any) -> Tensor:
+        """Attention of a layer over its pages: query [B, Hq, n, D] to the same shape.
+
+        Args:
+            layer: whose keys and values of the new tokens have been written.
+            query: in the model's dtype.
+            sinks: [Hq] or None; this and the others as in :func:`agentkv_kernels.paged_mixed_attention`.
+        """
+        outs = [self._attend(group, layer, query, sinks, computed) for group in self.groups]
+        return outs[0] if len(outs) == 1 else torch.cat(outs)[self._order]
+
+    def _attend(
+        self, group: Group, layer: int, query: Tensor, sinks: Tensor | None, computed: Mapping[str, Any]
+    ) -> Tensor:
+        members = len(group.steps)
+        result = paged_mixed_attention(
+            (query if members == len(query) else query[list(group.members)]).flatten(0, 1),
+            group.views[layer],
+            group.query_index,
+            mass_weights=group.mass_weights,
+            sinks=None if sinks is None else sinks.repeat(members),
+            probs_of=group.probs_of,
+            **computed,
+        )
+        group.note(layer, result)
+        return result.out.unflatten(0, (members, -1))
 
     def note_hidden(self, layer: int, hidden: Tensor) -> None:
         """A layer's attention is about to read hidden [B, n, size]."""

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
+from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Budget, BudgetLike, full_bytes
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
@@ -352,7 +353,7 @@ class Engine:
             steps = self._begin(sessions, tokens)
             before = [session.cache.last_logits for session in sessions]
             try:
-                logits = self._paged.forward(torch.tensor(tokens, device=self.device), steps, before)
+                logits = self._paged.forward(torch.tensor(tokens, device=self.device), ForwardPass(steps), before)
             except BaseException:
                 # Slots were taken whose keys were never written; nothing can be trusted any more.
                 for session in sessions:

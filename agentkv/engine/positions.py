@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
+from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
 from agentkv.cache.rotary import Rotary
@@ -80,7 +81,7 @@ def _keys_at(paged: PagedModel, position: int) -> Tensor:
     cache = CacheController(arena, policy, Limits(shape_of(policy, layout, 1), 1, 0))
     cache.position_offset = -position
     token = paged.model.config.get_text_config().vocab_size // 2
-    paged.forward(torch.tensor([[token]], device=paged.device), [cache.begin([token])], [None])
+    paged.forward(torch.tensor([[token]], device=paged.device), ForwardPass([cache.begin([token])]))
     return cache.store.read_keys()[:, :, 0]
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from agentkv.cache.batch import ForwardPass
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 SYNCHRONISING = ("aten._local_scalar_dense", "aten.nonzero", "aten.equal", "aten.masked_select", "aten.unique")
@@ -49,7 +50,7 @@ def test_a_steady_step_has_no_host_sync(policy: str, options: dict[str, Any]) ->
         for token in (7, 8):
             ids = torch.tensor([[token]])
             step = session.cache.begin([token])
-            engine._paged.forward(ids, [step], [None])
+            engine._paged.forward(ids, ForwardPass([step]))
             session.cache.commit(step)
     assert mode.seen > 100
     assert session.cache.store.slots_used == 64

@@ -12,7 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from agentkv import policies
-from agentkv.cache import adapter
+from agentkv.cache import batch
 from agentkv.cache import controller as controller_module
 from agentkv.cache.adapter import ATTENTION_NAME
 from agentkv.engine import SamplingParams
@@ -235,7 +235,7 @@ def test_every_attention_over_int8_equals_attention_over_what_it_stands_for(
         return result
 
     seen["calls"] = 0
-    monkeypatch.setattr(adapter, "paged_mixed_attention", checked)
+    monkeypatch.setattr(batch, "paged_mixed_attention", checked)
     ids = random_ids(200, seed=7)
     for i, turn in enumerate((ids[:110], *([t] for t in ids[110:150]), ids[150:170], *([t] for t in ids[170:]))):
         session.cache.confidence = (i % 9) / 9

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agentkv import policies
-from agentkv.cache import adapter
+from agentkv.cache import batch
 from agentkv.cache.formats import KVFormat
 from agentkv.engine.states import layer_states
 from agentkv.errors import AgentKVError
@@ -171,7 +171,7 @@ class TestQuantisedTokens:
                 )
             return result
 
-        monkeypatch.setattr(adapter, "paged_mixed_attention", checked)
+        monkeypatch.setattr(batch, "paged_mixed_attention", checked)
         self.until_quantised(engine, session)
         logits_after(engine, session, random_ids(20, seed=7))
         for token in random_ids(30, seed=8):
