@@ -34,6 +34,7 @@ def latency(
     steps: Annotated[int, _option(min=1, help="Tokens decoded and timed per measurement.")] = 32,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
     """Milliseconds per decoded token at growing lengths, beside transformers' own cache.
 
@@ -51,6 +52,45 @@ def latency(
         steps=steps,
         dtype=dtype,
         json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command("throughput")
+def throughput(
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    policy: Annotated[
+        list[str] | None, _option(help="KV policy, beside the full-KV baseline; repeatable. [default: conf-kv]")
+    ] = None,
+    budget: Annotated[list[str] | None, _option(help="KV budget of each session; repeatable. [default: 6MiB]")] = None,
+    batch: Annotated[
+        list[int] | None, _option(min=1, help="Sessions decoded together; repeatable. [default: 1 8]")
+    ] = None,
+    length: Annotated[int, _option(min=1, help="Tokens in each session before decoding.")] = 1024,
+    steps: Annotated[int, _option(min=1, help="Tokens decoded and timed per session.")] = 32,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
+) -> None:
+    """Tokens per second when several sessions are decoded in one batch.
+
+    \b
+    Example:
+      agentkv bench throughput --policy conf-kv --budget 6MiB --batch 1 --batch 8
+    """
+    from agentkv_evals.bench_throughput import ThroughputOptions, run
+
+    options = ThroughputOptions(
+        model=model,
+        policies=tuple(policy or ThroughputOptions.policies),
+        budgets=tuple(budget or ThroughputOptions.budgets),
+        batches=tuple(batch or ThroughputOptions.batches),
+        length=length,
+        steps=steps,
+        dtype=dtype,
+        json=as_json,
+        plot=plot,
     )
     raise typer.Exit(run(options))
 
@@ -141,6 +181,78 @@ def niah(
         budgets=tuple(budget or NiahOptions.budgets),
         seed=seed,
         text=text,
+        dtype=dtype,
+        json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command("confidence")
+def confidence(
+    text: Annotated[Path | None, _option(help="UTF-8 file whose first tokens are scored.")] = None,
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    windows: Annotated[int, _option(min=1, help="Consecutive windows of the text.")] = 2,
+    prompt_tokens: Annotated[int, _option(min=1, help="Tokens of a window that are prefilled, not scored.")] = 256,
+    tokens: Annotated[int, _option(min=1, help="Positions of a window that are scored.")] = 256,
+    ablate: Annotated[int, _option(min=1, help="Tokens just before the newest one that are taken away.")] = 64,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help="One JSON object, nothing else on stdout.")] = False,
+    plot: Annotated[Path | None, _option(help="Draw the positions into this .svg or .png file.")] = None,
+) -> None:
+    """Does the model's confidence say how much its recent context matters?
+
+    \b
+    Example:
+      agentkv bench confidence --text book.txt --plot confidence.svg
+    """
+    from agentkv_evals.bench_confidence import ConfidenceOptions, run
+
+    options = ConfidenceOptions(
+        text=text,
+        model=model,
+        prompt_tokens=prompt_tokens,
+        tokens=tokens,
+        windows=windows,
+        ablate=ablate,
+        dtype=dtype,
+        json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command("trace")
+def trace(
+    text: Annotated[Path | None, _option(help="UTF-8 file to prompt with. [default: made up]")] = None,
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: conf-kv]")] = None,
+    budget: Annotated[list[str] | None, _option(help=_BUDGET_HELP)] = None,
+    prompt_tokens: Annotated[int, _option(min=1, help="Tokens that are prefilled.")] = 512,
+    steps: Annotated[int, _option(min=1, help="Tokens decoded after them.")] = 400,
+    temperature: Annotated[float, _option(min=0, help="0 is greedy.")] = 1.0,
+    seed: Annotated[int, _option(min=0, help="Of the sampling, and of a made-up prompt.")] = 0,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
+) -> None:
+    """KV memory and confidence after every step of one generation.
+
+    \b
+    Example:
+      agentkv bench trace --policy conf-kv --policy h2o --budget 6MiB --plot sawtooth.svg
+    """
+    from agentkv_evals.bench_trace import TraceOptions, run
+
+    options = TraceOptions(
+        text=text,
+        model=model,
+        policies=tuple(policy or TraceOptions.policies),
+        budgets=tuple(budget or TraceOptions.budgets),
+        prompt_tokens=prompt_tokens,
+        steps=steps,
+        temperature=temperature,
+        seed=seed,
         dtype=dtype,
         json=as_json,
         plot=plot,

@@ -44,7 +44,12 @@ class Row(Protocol):
 
 
 def grid(policies: Sequence[str], budgets: Sequence[str]) -> tuple[Arm, ...]:
-    """The full-KV baseline, asked for or not, then every other policy under every budget.
+    """The full-KV baseline, asked for or not, then every other policy under every budget; raises as `every_arm`."""
+    return every_arm((REFERENCE_POLICY, *policies), budgets)
+
+
+def every_arm(policies: Sequence[str], budgets: Sequence[str]) -> tuple[Arm, ...]:
+    """Every policy under every budget, in order, none twice; `full` has no budget.
 
     Raises:
         UnknownName: no such policy.
@@ -52,10 +57,13 @@ def grid(policies: Sequence[str], budgets: Sequence[str]) -> tuple[Arm, ...]:
     """
     for policy in policies:
         kv_policies.build(policy)
-    others = [policy for policy in dict.fromkeys(policies) if policy != REFERENCE_POLICY]
-    arms = [Arm(policy, budget) for policy in others for budget in dict.fromkeys(budgets)]
+    arms = [
+        Arm(policy, budget)
+        for policy in dict.fromkeys(policies)
+        for budget in ((None,) if policy == REFERENCE_POLICY else dict.fromkeys(budgets))
+    ]
     check_budgets(arms)
-    return (Arm(REFERENCE_POLICY), *arms)
+    return tuple(arms)
 
 
 def check_prefill(prefill: str) -> None:

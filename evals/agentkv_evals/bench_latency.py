@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +22,9 @@ from agentkv.engine import Engine, SamplingParams
 from agentkv.engine.loading import no_progress_bar
 from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
-from agentkv_evals.bench_common import mib, new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_common import every_arm, mib, new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_plot import Curve, check_plot_file, save_curves
+from agentkv_evals.plan import Arm
 
 _CHUNK = 256
 
@@ -36,6 +39,7 @@ class LatencyOptions:
         lengths: logical tokens at the end of each measurement, the one chosen last included.
         steps: tokens decoded and timed per measurement.
         json: one JSON object per row instead of a table.
+        plot: a file for a picture, .svg or .png.
     """
 
     model: str = "smollm2-135m"
@@ -45,6 +49,7 @@ class LatencyOptions:
     steps: int = 32
     dtype: str = "auto"
     json: bool = False
+    plot: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -183,13 +188,13 @@ def run(options: LatencyOptions) -> int:
     Raises:
         AgentKVError: a length the model cannot reach, or any of the engine's refusals.
     """
+    arms = every_arm(options.policies, options.budgets)
+    check_plot_file(options.plot)
     engine = Engine.load(options.model, dtype=options.dtype)
     lengths = sorted(set(options.lengths))
     _check_lengths(lengths, options.steps, engine.context_window)
     decoders: list[Decoder] = [TransformersDecoder(engine, str(resolve_model(options.model)))]
-    for policy in options.policies:
-        budgets: tuple[str | None, ...] = (None,) if policy == "full" else options.budgets
-        decoders.extend(OurDecoder(engine, policy, budget) for budget in budgets)
+    decoders.extend(OurDecoder(engine, arm.policy, arm.budget) for arm in arms)
     vocabulary = len(engine.tokenizer)
     rows: list[LatencyRow] = []
     with progress_bar("measuring", len(lengths)) as length_done:
@@ -201,7 +206,21 @@ def run(options: LatencyOptions) -> int:
                     print_row(row)
     if not options.json:
         _print_table(rows, engine, options)
+    if options.plot is not None:
+        save_curves(options.plot, _curves(rows), "tokens in context", "ms per token", f"decode, {options.model}")
     return 0
+
+
+def _curves(rows: list[LatencyRow]) -> list[Curve]:
+    """Medians over lengths, one curve per implementation, policy and budget."""
+    curves: dict[str, list[LatencyRow]] = {}
+    for row in rows:
+        arm = Arm(row.policy, row.budget).label
+        curves.setdefault(arm if row.impl == OurDecoder.impl else row.impl, []).append(row)
+    return [
+        Curve(label, tuple(row.logical_length for row in points), tuple(row.ms_median for row in points))
+        for label, points in curves.items()
+    ]
 
 
 def _check_lengths(lengths: list[int], steps: int, window: int) -> None:

@@ -32,7 +32,7 @@ from agentkv_evals.bench_common import (
     unequal_bytes,
 )
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
-from agentkv_evals.bench_text import encode, leading_ids, read_text
+from agentkv_evals.bench_text import Window, cut_windows, encode, leading_ids, read_text
 from agentkv_evals.errors import EvalError
 from agentkv_evals.plan import Arm
 
@@ -103,14 +103,6 @@ class PplRow:
     bench: str = field(default="ppl")
 
 
-@dataclass(frozen=True)
-class Window:
-    """Token ids: what is prefilled, and what is scored after it."""
-
-    prompt: list[int]
-    continuation: list[int]
-
-
 @dataclass
 class _Measured:
     """Of one arm: NLL and resident bytes per scored token, and the peak of all sessions."""
@@ -118,20 +110,6 @@ class _Measured:
     nll: list[float] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
     peak: int = 0
-
-
-def cut_windows(ids: Sequence[int], leading: Sequence[int], options: PplOptions) -> list[Window]:
-    """Consecutive windows of a text, each after the tokenizer's leading token. Raises EvalError if it is too short."""
-    width = options.prompt_tokens + options.tokens
-    needed = options.windows * width
-    if len(ids) < needed:
-        raise EvalError(
-            f"{options.text} has {len(ids)} tokens, but {options.windows} × ({options.prompt_tokens} + "
-            f"{options.tokens}) = {needed} are needed; give a longer text or lower --windows or --tokens"
-        )
-    starts = range(0, needed, width)
-    split = options.prompt_tokens
-    return [Window([*leading, *ids[at : at + split]], list(ids[at + split : at + width])) for at in starts]
 
 
 def score(engine: Engine, session: Session, window: Window) -> Iterator[float]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agentkv_evals.errors import EvalError
 
@@ -31,3 +33,38 @@ def leading_ids(tokenizer: Any) -> list[int]:
     """The beginning-of-sequence token, if this tokenizer puts one before plain text."""
     ids = tokenizer("a")["input_ids"]
     return ids[:1] if len(ids) > 1 and ids[0] == tokenizer.bos_token_id else []
+
+
+@dataclass(frozen=True)
+class Window:
+    """Token ids: what is prefilled, and what is scored after it."""
+
+    prompt: list[int]
+    continuation: list[int]
+
+
+class WindowSizes(Protocol):
+    """How a text is cut: the options of a bench."""
+
+    @property
+    def text(self) -> Path | None: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def windows(self) -> int: ...
+
+
+def cut_windows(ids: Sequence[int], leading: Sequence[int], sizes: WindowSizes) -> list[Window]:
+    """Consecutive windows of a text, each after the tokenizer's leading token. Raises EvalError if it is too short."""
+    width = sizes.prompt_tokens + sizes.tokens
+    needed = sizes.windows * width
+    if len(ids) < needed:
+        raise EvalError(
+            f"{sizes.text} has {len(ids)} tokens, but {sizes.windows} × ({sizes.prompt_tokens} + "
+            f"{sizes.tokens}) = {needed} are needed; give a longer text or lower --windows or --tokens"
+        )
+    starts = range(0, needed, width)
+    split = sizes.prompt_tokens
+    return [Window([*leading, *ids[at : at + split]], list(ids[at + split : at + width])) for at in starts]

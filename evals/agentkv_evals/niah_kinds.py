@@ -108,7 +108,7 @@ def make_prompts(
             prompts.append(page_prompt(depth, tokens, chance, count))
         else:
             fact = _number(chance) if kind == "number" else _sentence(chance)
-            filler = _plain_sentences(chance) if pieces is None else _from_anywhere(pieces, chance)
+            filler = plain_sentences(chance) if pieces is None else _from_anywhere(pieces, chance)
             prompts.append(_in_filler(fact, depth, tokens, count, filler))
     return prompts
 
@@ -162,7 +162,8 @@ def _entry(key: str, value: int | str = "") -> str:
     return f"- **{key}**: {value}".rstrip()
 
 
-def _plain_sentences(chance: random.Random) -> Iterator[str]:
+def plain_sentences(chance: random.Random) -> Iterator[str]:
+    """Made-up sentences without end."""
     while True:
         who, did, where, when = (chance.choice(words) for words in (_WHO, _DID, _WHERE, _WHEN))
         sentence = f"{when}, {who} {did} {where}." if chance.random() < 0.5 else f"{who} {did} {where} {when}."

@@ -9,7 +9,8 @@ import torch
 
 from agentkv.errors import AgentKVError
 from agentkv_evals import bench_latency
-from agentkv_evals.bench_latency import LatencyOptions, OurDecoder, TransformersDecoder, measure
+from agentkv_evals.bench_latency import LatencyOptions, LatencyRow, OurDecoder, TransformersDecoder, measure
+from agentkv_evals.bench_plot import Curve
 from tests.runtime_helpers import WINDOW, tiny_engine, tiny_model
 
 
@@ -49,11 +50,36 @@ def test_json_rows_have_the_stable_fields(tiny, capsys) -> None:
     assert len(rows) == 8
 
 
-def test_the_table_shows_both_ratios(tiny, capsys) -> None:
-    assert bench_latency.run(LatencyOptions(lengths=(30,), budgets=("64",), steps=3)) == 0
+def test_the_table_shows_both_ratios_and_the_plot_every_implementation(tiny, capsys, tmp_path) -> None:
+    plot = tmp_path / "latency.svg"
+    options = LatencyOptions(lengths=(30, 60), policies=("full", "full", "h2o"), budgets=("64",), steps=3, plot=plot)
+    assert bench_latency.run(options) == 0
+    assert "</svg>" in plot.read_text()
     out = capsys.readouterr().out
     assert "/ transformers" in out
     assert "/ our full" in out
+
+
+def test_curves_go_through_the_medians() -> None:
+    def row(impl: str, policy: str, budget: str | None, length: int, ms: float) -> LatencyRow:
+        return LatencyRow(impl, policy, budget, length, ms, 0, 0, 0)
+
+    rows = [
+        row("transformers", "full", None, 64, 3),
+        row("agentkv", "full", None, 64, 2),
+        row("agentkv", "h2o", "9", 64, 1),
+        row("transformers", "full", None, 128, 6),
+        row("agentkv", "full", None, 128, 4),
+    ]
+    assert bench_latency._curves(rows) == [
+        Curve("transformers", (64, 128), (3, 6)), Curve("full", (64, 128), (2, 4)), Curve("h2o @ 9", (64,), (1,)),
+    ]  # fmt: skip
+
+
+def test_a_plot_that_cannot_be_written_is_refused_before_the_model_loads(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(bench_latency.Engine, "load", lambda *a, **k: pytest.fail("loaded"))
+    with pytest.raises(AgentKVError, match=r"must end in \.svg or \.png"):
+        bench_latency.run(LatencyOptions(plot=tmp_path / "a.pdf"))
 
 
 @pytest.mark.parametrize(
