@@ -212,7 +212,7 @@ def resolve(
     else:
         allowed = budget.bytes if budget.bytes is not None else int((budget.share or 0.0) * full_bytes(layout, window))
         slots = _most(lambda n: worst_bytes(policy, layout, n, exempt) <= allowed, window)
-    _check_protected(budget, policy, layout, slots, window)
+    _check_protected(budget, policy, layout, slots, window, exempt)
     shape = shape_of(policy, layout, slots, exempt)
     at_work = worst_bytes(policy, layout, slots, exempt)
     most = max(at_work, budget.bytes or 0)
@@ -224,7 +224,7 @@ def resolve(
     if budget.unlimited:
         # Who asks for quantisation and sets no budget wants it from the start; the others have nothing to do.
         quantises = policy.precision is not None and not policy.evicts
-        dense = min(window, max(cap.fp for cap in shape.caps)) if quantises else window
+        dense = min(window, max((cap.fp for cap in shape.caps if cap.code), default=window)) if quantises else window
     return Limits(shape, dense, max(at_work, dense_bytes(policy, layout, dense, width)))
 
 
@@ -240,7 +240,9 @@ def _most(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _check_protected(budget: Budget, policy: Policy, layout: KVLayout, slots: int, window: int) -> None:
+def _check_protected(
+    budget: Budget, policy: Policy, layout: KVLayout, slots: int, window: int, exempt: frozenset[int]
+) -> None:
     if slots >= _LEAST and _holds_protected(policy, layout, slots):
         return
     least = next((n for n in range(_LEAST, window + 1) if _holds_protected(policy, layout, n)), None)
@@ -249,7 +251,7 @@ def _check_protected(budget: Budget, policy: Policy, layout: KVLayout, slots: in
             f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent!r} newest tokens, which leaves "
             f"nothing to evict within the window of {window} tokens; lower sinks or recent"
         )
-    size = worst_bytes(policy, layout, least)
+    size = worst_bytes(policy, layout, least, exempt)
     why = f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent_slots(slots)} newest tokens"
     if least == _LEAST:
         why = f"a session needs {_LEAST}"

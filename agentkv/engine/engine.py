@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
-import psutil
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -17,15 +16,18 @@ from transformers import PreTrainedModel
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
 from agentkv.cache.batch import ForwardPass
-from agentkv.cache.budget import Budget, BudgetLike, full_bytes
+from agentkv.cache.budget import BudgetLike
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
+from agentkv.cache.formats import KVFormat
 from agentkv.cache.rotary import Rotary
 from agentkv.cache.step import Step
 from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
+from agentkv.engine.outliers import exempt_layers, quantization_errors
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
+from agentkv.engine.pool_size import pool_bytes
 from agentkv.engine.positions import find_rotary
 from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
@@ -36,11 +38,6 @@ from agentkv.errors import AgentKVError, Unsupported
 from agentkv.models import resolve_model
 from agentkv.policies import Policy, build
 from agentkv.policies.rules import ModelFacts
-
-_POOL_WINDOWS = 8
-"""The default pool holds so many sessions of full KV at the model's window…"""
-_POOL_SHARE = 0.4
-"""…or this share of the memory that is free when the model is loaded, whichever is less."""
 
 
 class Engine:
@@ -86,7 +83,9 @@ class Engine:
             self.no_rebase = str(reason)
         self.layout = replace(self._paged.layout, rebases=self._rotary is not None)
         self.device = self._paged.device
-        self.arena = PageArena(self.layout, self._pool_bytes(kv_pool), self.device)
+        self.arena = PageArena(
+            self.layout, pool_bytes(kv_pool, self.layout, self.context_window, self.device), self.device
+        )
         self._pool = SessionPool(self, spill)
         self._forward_lock = threading.Lock()
 
@@ -125,17 +124,6 @@ class Engine:
                 cls._shared[key] = cls.load(model, dtype=dtype, device=device, kv_pool=kv_pool, spill=spill)
             return cls._shared[key]
 
-    def _pool_bytes(self, kv_pool: str | int | None) -> int:
-        pool = Budget.parse(kv_pool)
-        if pool.bytes is not None:
-            return pool.bytes
-        if pool.tokens is not None:
-            return full_bytes(self.layout, pool.tokens)
-        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else _free_memory()
-        if pool.share is not None:
-            return int(pool.share * free)
-        return min(_POOL_WINDOWS * full_bytes(self.layout, self.context_window), int(_POOL_SHARE * free))
-
     def open_session(
         self,
         policy: str = "full",
@@ -143,6 +131,7 @@ class Engine:
         *,
         prefill: Prefill = "chunked",
         checkpoints: int = 0,
+        exempt: Collection[int] | None = None,
         **options: Any,
     ) -> Session:
         """A new, empty session.
@@ -154,6 +143,7 @@ class Engine:
                 anything up, as most papers do, and reports the peak as it is.
             checkpoints: how many automatic checkpoints to keep: one is made at the start of each :meth:`generate` call
                 with new tokens.
+            exempt: layers whose slots are never quantised; None: those of :attr:`quantization_exempt`.
             options: of the policy, and those that every policy has: see :func:`agentkv.policies.build`.
 
         Raises:
@@ -165,9 +155,18 @@ class Engine:
             raise AgentKVError(f"unknown prefill {prefill!r}; it is one of {', '.join(get_args(Prefill))}")
         if isinstance(checkpoints, bool) or not isinstance(checkpoints, int) or checkpoints < 0:
             raise AgentKVError(f"checkpoints must be a number of checkpoints to keep, not {checkpoints!r}")
-        return self._open(build(policy, **options).bind(self._facts), budget, prefill, checkpoints)
+        return self._open(build(policy, **options).bind(self._facts), budget, prefill, checkpoints, exempt)
 
-    def _open(self, policy: Policy, budget: BudgetLike, prefill: Prefill, checkpoints: int) -> Session:
+    def _open(
+        self,
+        policy: Policy,
+        budget: BudgetLike,
+        prefill: Prefill,
+        checkpoints: int,
+        exempt: Collection[int] | None,
+    ) -> Session:
+        if exempt is None:
+            exempt = () if policy.precision is None else self.quantization_exempt[policy.code_format]
         scorer = policy.scorer
         if policy.creation is not None and policy.creation.needs_hidden:
             self._paged.read_hidden()
@@ -183,6 +182,7 @@ class Engine:
             self.context_window,
             prefill,
             facts,
+            frozenset(exempt),
             rotary=self._rotary,
             checkpoints=checkpoints,
             pool=self._pool,
@@ -203,6 +203,17 @@ class Engine:
         """[V] bool: tokens that end a line or a sentence."""
         return segment_ends(self.tokenizer, self._paged.model.config.get_text_config().vocab_size).to(self.device)
 
+    @cached_property
+    def quantization_errors(self) -> Mapping[KVFormat, tuple[float, ...]]:
+        """What quantising costs each layer; see :func:`agentkv.engine.outliers.quantization_errors`."""
+        with self._forward_lock:
+            return quantization_errors(self._paged, self.context_window)
+
+    @cached_property
+    def quantization_exempt(self) -> Mapping[KVFormat, frozenset[int]]:
+        """By format, the layers that stay in the model's dtype because outliers would make them inexact."""
+        return exempt_layers(self.quantization_errors)
+
     def fork_session(self, session: Session) -> Session:
         """A second session with the same tokens and cache, without its checkpoints; both go on independently.
 
@@ -213,7 +224,9 @@ class Engine:
             PoolExhausted: no room for the copy.
         """
         with session.exclusive():
-            copy = self._open(session.policy, session.budget, session.cache.prefill, session.checkpoints.keep)
+            copy = self._open(
+                session.policy, session.budget, session.cache.prefill, session.checkpoints.keep, session.exempt
+            )
             copy.adopt(session.cache.state(), session.ledger)
         return copy
 
@@ -377,8 +390,3 @@ class Engine:
                 session.cache.abandon(step)
             raise
         return steps
-
-
-def _free_memory() -> int:
-    free: int = psutil.virtual_memory().available
-    return free

@@ -74,6 +74,7 @@ def write_session(engine: Engine, session: Session, path: Path) -> None:
         "options": dict(session.policy.options),
         "budget": session.budget,
         "prefill": session.cache.prefill,
+        "exempt": sorted(session.exempt),
         "ledger": session.ledger,
         "spans": [[span.role, span.start, span.end] for span in state.facts.spans],
         "dropped": state.facts.dropped,
@@ -99,7 +100,8 @@ def restore_session(engine: Engine, path: Path) -> Session:
         PoolExhausted: no room.
     """
     about, tensors = _read_checked(engine, path)
-    session = engine.open_session(about["policy"], about["budget"], prefill=about["prefill"], **about["options"])
+    opened = {name: about[name] for name in ("prefill", "exempt")}
+    session = engine.open_session(about["policy"], about["budget"], **opened, **about["options"])
     session.adopt(_state(session, about, tensors), about["ledger"])
     return session
 

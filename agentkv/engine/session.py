@@ -81,6 +81,7 @@ class Session:
         budget: as it was asked for.
         ledger: token ids, append-only. The last ones may not be in the cache yet: they go in with the next call.
         limits: the resolved budget.
+        exempt: layers whose slots are never quantised.
         timings: of the newest call.
         checkpoints: those it can go back to.
         spilled_copy: its slots while they are not in the page pool.
@@ -109,6 +110,7 @@ class Session:
     ):
         self.policy = policy
         self.budget = budget
+        self.exempt = exempt
         self._window = window
         self.limits: Limits = resolve(Budget.parse(budget), policy, arena.layout, window, exempt)
         # Prefill of a whole prompt gives nothing up on the way, positions included.
