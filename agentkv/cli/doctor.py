@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentkv.engine import Engine
 
 _PACKAGES = ("agentkv", "torch", "transformers", "langchain-core", "llguidance", "playwright", "triton")
-_BUDGETS = ("8MiB", "24MiB", "25%")
+_BUDGETS = ("6MiB", "64MiB", "25%")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Finding:
 def doctor(
     model: Annotated[str, typer.Option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Check versions, browser and model, and compare the model on pages with plain transformers.
@@ -39,7 +40,7 @@ def doctor(
       agentkv doctor --model smollm2-135m
     """
     findings = []
-    for finding in _examine(model, dtype):
+    for finding in _examine(model, dtype, device):
         findings.append(finding)
         if as_json:
             typer.echo(json.dumps({"topic": finding.topic, "text": finding.text, "ok": finding.ok}))
@@ -49,7 +50,7 @@ def doctor(
     raise typer.Exit(1 if any(finding.ok is False for finding in findings) else 0)
 
 
-def _examine(model: str, dtype: str) -> Iterator[Finding]:
+def _examine(model: str, dtype: str, device: str) -> Iterator[Finding]:
     yield Finding("versions", ", ".join(_versions()))
     yield Finding("devices", _devices())
     yield _browser()
@@ -57,22 +58,47 @@ def _examine(model: str, dtype: str) -> Iterator[Finding]:
     from agentkv.engine.self_check import compare_with_transformers
     from agentkv.models import resolve_model
 
-    engine = Engine.load(model, dtype=dtype)
-    layout = engine.layout
-    yield Finding(
-        "model",
-        f"{model}: {layout.layers} layers, {layout.kv_heads} KV heads of {layout.head_dim}, {layout.dtype}, "
-        f"window {engine.context_window} tokens",
-        True,
-    )
+    engine = Engine.load(model, dtype=dtype, device=device)
+    yield Finding("model", f"{model}: {_shape(engine)}", True)
+    yield Finding("runs on", f"{engine.device}; kernels: torch reference")
+    yield Finding("beyond it", _beyond_window(engine))
+    yield from _quantising(engine)
     yield from _memory(engine)
     check = compare_with_transformers(engine, resolve_model(model))
     yield Finding(
         "exactness",
-        f"mean KL from plain transformers {check.mean_kl:.2g} nats over {check.positions} positions "
-        f"(allowed {check.tolerance:g}), same top token {check.same_top:.0%}",
+        f"mean KL from plain transformers {check.mean_kl:.2g} nats over {check.positions} positions of {check.length} "
+        f"tokens (allowed {check.tolerance:g}), same top token {check.same_top:.0%}",
         check.passed,
     )
+
+
+def _shape(engine: Engine) -> str:
+    layout = engine.layout
+    text = (
+        f"{layout.layers} layers, {layout.kv_heads} KV heads of {layout.head_dim}, {layout.dtype}, "
+        f"window {engine.context_window} tokens"
+    )
+    sliding = [width for width in layout.windows if width is not None]
+    if sliding:
+        text += f", {len(sliding)} layers slide within {max(sliding)} tokens"
+    return text
+
+
+def _beyond_window(engine: Engine) -> str:
+    if engine.no_rebase is None:
+        return "a session under an evicting policy outlives the window: its keys are given new positions"
+    return f"no session outlives the window: {engine.no_rebase}"
+
+
+def _quantising(engine: Engine) -> Iterator[Finding]:
+    """What each format costs the attention of this model, and the layers that are spared it."""
+    found = []
+    for fmt, errors in engine.quantization_errors.items():
+        exempt = sorted(engine.quantization_exempt[fmt])
+        layers = f"layers {', '.join(map(str, exempt))} stay as they are" if exempt else "no layer is exempt"
+        found.append(f"{fmt.name} up to {max(errors):.1%}, {layers}")
+    yield Finding("quantising", "error of a layer's attention: " + "; ".join(found))
 
 
 def _versions() -> list[str]:
@@ -107,21 +133,31 @@ def _browser() -> Finding:
 
 
 def _memory(engine: Engine) -> Iterator[Finding]:
+    from agentkv.engine.self_check import bytes_per_token
+
+    measured = bytes_per_token(engine.layout, engine.device)
+    sizes = ", ".join(f"{fmt.name} {size / 1024:.1f} KiB" for fmt, size in measured.items())
+    yield Finding("per token", f"{sizes}, metadata included; pages of {engine.layout.page_bytes} bytes")
+    for budget in _BUDGETS:
+        yield Finding(f"{budget} holds", "tokens: " + _holds(engine, budget))
+
+
+def _holds(engine: Engine, budget: str) -> str:
+    """How many tokens each evicting policy keeps under a budget, policies that keep as many together."""
     from agentkv import policies
     from agentkv.cache.budget import Budget, resolve
-    from agentkv.cache.formats import KVFormat
+    from agentkv.errors import BudgetTooSmall
 
-    layout = engine.layout
-    heads = layout.layers * layout.kv_heads
-    per_slot = ", ".join(
-        f"{fmt.name} {heads * layout.page_bytes / layout.slots_per_page(fmt) / 1024:.1f} KiB" for fmt in KVFormat
-    )
-    yield Finding("per token", f"{per_slot}, metadata apart; pages of {layout.page_bytes} bytes")
-    for budget in _BUDGETS:
-        holds = []
-        for name in policies.names():
-            policy = policies.build(name)
-            if policy.evicts:
-                limits = resolve(Budget.parse(budget), policy, layout, engine.context_window)
-                holds.append(f"{name} {limits.max_slots}")
-        yield Finding(f"{budget} holds", "tokens: " + ", ".join(holds))
+    by_tokens: dict[str, list[str]] = {}
+    for name in policies.names():
+        policy = policies.build(name)
+        if not policy.evicts:
+            continue
+        exempt = engine.quantization_exempt[policy.code_format] if policy.precision else frozenset()
+        try:
+            limits = resolve(Budget.parse(budget), policy, engine.layout, engine.context_window, exempt)
+            tokens = str(limits.max_slots)
+        except BudgetTooSmall:
+            tokens = "too small for"
+        by_tokens.setdefault(tokens, []).append(name)
+    return "; ".join(f"{tokens} {', '.join(names)}" for tokens, names in by_tokens.items())
