@@ -36,7 +36,9 @@ from transformers import (
 )
 
 from agentkv.cache.controller import CacheController, Step
+from agentkv.cache.views import joint_views
 from agentkv.engine import Engine, Session
+from agentkv_kernels import PagedKV
 
 VOCABULARY = 97
 WINDOW = 256
@@ -129,16 +131,17 @@ class Recording:
     """What each forward pass of a session could see, and the bytes that were resident."""
 
     steps: list[Step] = field(default_factory=list)
+    views: list[list[PagedKV]] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
 
     def visible(self, layers: int, heads: int, tokens: int) -> Tensor:
         """[L, H, T, T] bool: whether query t saw token s, in that layer and KV head."""
         seen = torch.zeros(layers, heads, tokens, tokens, dtype=torch.bool)
-        for step in self.steps:
+        for step, views in zip(self.steps, self.views, strict=True):
             for query in step.query_index.tolist():
                 for layer in range(layers):
                     for head in range(heads):
-                        held = step.views[layer].token_index[head]
+                        held = views[layer].token_index[head]
                         held = held[(held >= 0) & (held <= query)].long()
                         assert held.unique().numel() == held.numel(), "a token is held twice"
                         seen[layer, head, query, held] = True
@@ -154,7 +157,9 @@ def recording(session: Session) -> Iterator[Recording]:
     def logged_begin(self: CacheController, ids: list[int]) -> Step:
         step = begin(self, ids)
         if self is session.cache:
-            log.steps.append(replace(step, views=[replace(v, token_index=v.token_index.clone()) for v in step.views]))
+            views = joint_views([self.store], len(ids)).layers
+            log.steps.append(step)
+            log.views.append([replace(view, token_index=view.token_index.clone()) for view in views])
             log.resident.append(self.store.resident_bytes)
         return step
 

@@ -235,6 +235,7 @@ class PagedModel:
             **{self._cache_keyword: cache},
         )
         cache.check_written()
+        run.finish()
         logits: Tensor = out.logits
         for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
             if step.reads_surprise:

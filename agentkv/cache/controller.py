@@ -18,7 +18,7 @@ from agentkv.cache.plan import Plan, Room, validate
 from agentkv.cache.rotary import Rebased, Rotary, rebase
 from agentkv.cache.snapshot import Snapshot
 from agentkv.cache.state import BESIDE, CacheState
-from agentkv.cache.step import Step, paged_views
+from agentkv.cache.step import Step
 from agentkv.cache.store import KVStore, Placement
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError, BudgetTooSmall, PoolExhausted
@@ -149,7 +149,6 @@ class CacheController:
         device = self.store.arena.device
         self.facts.note_tokens(first, torch.tensor(ids, device=device))
         placement = self._make_room(n)
-        views = paged_views(self.store, n)
         rule = self.policy.mass
         slots = self.store.code_slots + self.store.fp_slots
         heads = placement.slots.shape[:2]
@@ -162,7 +161,6 @@ class CacheController:
             positions=query_index.long() - self.position_offset,
             placement=placement,
             rows=placement.rows.flatten(1),
-            views=views,
             mass=None if rule is None else torch.zeros(*heads, slots, device=device),
             mass_weights=None if rule is None or rule.probs_of else rule.weights(n).to(device),
             creation=None if self.policy.creation is None else torch.zeros(*heads, n, device=device),

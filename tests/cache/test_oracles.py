@@ -134,7 +134,7 @@ def test_chunked_prefill_equals_one_shot(engines, monkeypatch, architecture: str
         masses = []
         for size in (len(ids), chunk):
             monkeypatch.setattr(controller_module, "DENSE_CHUNK", size)
-            session = engines[architecture].open_session(policy)
+            session = engines[architecture].open_session(policy, exempt=())
             torch.testing.assert_close(logits_after(engines[architecture], session, ids), expected, **CLOSE)
             if policy != "full":
                 masses.append(_mass_by_token(session.cache.store, len(ids)))

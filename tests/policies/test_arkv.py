@@ -135,12 +135,12 @@ class TestQuantisedTokens:
         with recording(session) as log:
             for token in random_ids(5, seed=2):
                 logits_after(engine, session, [token])
-        for step in log.steps:
+        for views in log.views:
             for layer in range(2):
                 for head in range(2):
                     quantised = set(before[layer, head, : counts[layer, head]].tolist())
-                    assert quantised <= set(step.views[layer].token_index[head].tolist())
-                assert step.views[layer].code_slots == counts[layer].max()
+                    assert quantised <= set(views[layer].token_index[head].tolist())
+                assert views[layer].code_slots == counts[layer].max()
         assert (store.code.used == counts).all()
 
     def test_logits_are_those_of_dense_attention_over_the_dequantised(self, monkeypatch) -> None:
