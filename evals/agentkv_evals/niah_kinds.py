@@ -147,15 +147,16 @@ def _in_filler(
 
 
 def _pairs(tokens: int, chance: random.Random, count: Callable[[str], int]) -> Iterator[Line]:
-    """List entries "- **key**: 1234", keys and values all different. A key is two words where there are too few."""
+    """List entries, keys and values all different. A key is two words where single ones are too few."""
     values = chance.sample(range(1000, 10_000), 9000)
     keys = chance.sample(_WORDS, len(_WORDS))
-    if sum(count(_entry(key, value)) for key, value in zip(keys, values, strict=False)) <= tokens:
+    if sum(count(f"{_entry(key, value)}\n") for key, value in zip(keys, values, strict=False)) <= tokens:
         keys = [f"{first}-{second}" for first, second in itertools.permutations(keys, 2)]
         chance.shuffle(keys)
     for key, value in zip(keys, values, strict=False):
         question = f'In the list, which number is written next to "{key}"?'
-        yield Line(_entry(key, value), question, _entry(key), str(value))
+        # The remark makes lines longer, hence fewer: a small model confuses many short ones even with full KV.
+        yield Line(f"{_entry(key, value)} ({chance.choice(_WHERE)})", question, _entry(key), str(value))
 
 
 def _entry(key: str, value: int | str = "") -> str:

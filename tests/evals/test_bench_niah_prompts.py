@@ -50,16 +50,16 @@ def test_a_sentence_is_told_once_and_has_no_digits() -> None:
     assert len({prompt.prefix for prompt in prompts}) > 4
 
 
-@pytest.mark.parametrize("tokens", [180, 3000])
+@pytest.mark.parametrize("tokens", [250, 3000])
 def test_pairs_are_alike_and_each_key_and_value_is_there_once(tokens: int) -> None:
     for index, prompt in enumerate(make_prompts("pairs", 5, tokens, 0, count)):
         lines = prompt.context.splitlines()
-        pairs = [re.fullmatch(r"- \*\*([a-z-]+)\*\*: (\d{4})", line).groups() for line in lines]
+        pairs = [re.fullmatch(r"- \*\*([a-z-]+)\*\*: (\d{4}) \([a-z ]+\)", line).groups() for line in lines]
         keys, values = zip(*pairs, strict=True)
         assert len(set(keys)) == len(set(values)) == len(lines)
         assert len({key.count("-") for key in keys}) == 1
-        assert tokens - 3 < count(prompt.context) <= tokens
-        at = lines.index(f"{prompt.prefix} {prompt.answer}")
+        assert tokens - 9 < count(prompt.context) <= tokens
+        (at,) = (at for at, line in enumerate(lines) if line.startswith(f"{prompt.prefix} {prompt.answer} "))
         assert f'"{keys[at]}"' in prompt.question
         assert abs(at / len(lines) - (index + 0.5) / 5) < 0.12
 
