@@ -28,8 +28,8 @@ from typing import Any
 import yaml
 
 from agentkv.engine import Engine
-from agentkv_evals.bench_ppl import PplOptions, Window, cut_windows, score
-from agentkv_evals.bench_text import encode, leading_ids, read_text
+from agentkv_evals.bench_ppl import PplOptions, score
+from agentkv_evals.bench_text import Window, cut_windows, encode, leading_ids, read_text
 
 
 def variants(recipe: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
