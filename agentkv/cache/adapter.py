@@ -165,9 +165,11 @@ class PagedModel:
 
     @torch.inference_mode()
     def _own_logits(self) -> Tensor | None:
-        """Logits [n, V] of the probe under the model's own attention; None if it has another engine's already."""
+        """Logits [n, V] of the probe under transformers' own attention; None if an engine has the model already."""
         if self.model.config._attn_implementation == ATTENTION_NAME:
             return None
+        # The other implementations leave out what they do not know; before 5.24 that was Gemma 2's soft cap.
+        self.model.set_attn_implementation("eager")
         try:
             logits: Tensor = self.model(input_ids=self._probe_ids().unsqueeze(0), use_cache=False).logits[0]
         except Exception as error:  # whatever a foreign model takes for bad input

@@ -63,7 +63,7 @@ def compare_with_transformers(engine: Engine, source: Path | str, decoded: int =
     ids = torch.randint(len(engine.tokenizer), (2 * tokens + decoded,), generator=generator).tolist()
     turns = [ids[:tokens], *([token] for token in ids[tokens : tokens + decoded]), ids[tokens + decoded :]]
     with no_progress_bar():
-        reference = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype)
+        reference = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype, attn_implementation="eager")
     reference = move(reference, engine.device).eval()
     theirs = torch.stack(list(_plain_logits(reference, turns))).double().log_softmax(-1)
     ours = torch.stack(list(_paged_logits(engine, turns))).double().log_softmax(-1)

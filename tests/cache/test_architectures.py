@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.llama import modeling_llama
 
 from agentkv import policies
 from agentkv.cache.architecture import layout_of
@@ -180,25 +177,21 @@ def test_attention_that_is_not_causal_is_refused_at_load() -> None:
         Engine(model, DigitTokenizer(), "bert", "8MiB")
 
 
-def _doubled_values(*args: object, **kwargs: object):
-    out, weights = sdpa_attention_forward(*args, **kwargs)
-    return 2 * out, weights
+def test_a_model_that_computes_something_else_on_pages_is_refused_at_load(monkeypatch) -> None:
+    eager = modeling_llama.eager_attention_forward
 
+    def doubled(*args: object, **kwargs: object):
+        out, weights = eager(*args, **kwargs)
+        return 2 * out, weights
 
-def test_a_model_that_computes_something_else_on_pages_is_refused_at_load() -> None:
-    AttentionInterface.register("doubled", _doubled_values)
-    AttentionMaskInterface.register("doubled", AttentionMaskInterface()["sdpa"])
-    model = tiny_model("llama", torch.float32)
-    model.set_attn_implementation("doubled")
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", doubled)
     with pytest.raises(Unsupported, match="computes something else on pages than by itself"):
-        Engine(model, DigitTokenizer(), "odd", "8MiB")
+        Engine(tiny_model("llama", torch.float32), DigitTokenizer(), "odd", "8MiB")
 
 
-def test_a_window_that_attention_does_not_confirm_is_refused_at_load(monkeypatch) -> None:
+def test_a_window_that_attention_does_not_confirm_is_refused_at_load() -> None:
     model = tiny_model("llama", torch.float32)
-    config = copy.deepcopy(model.config)
-    config.sliding_window = 3
-    monkeypatch.setattr(model, "config", config)
+    model.config.sliding_window = 3
     with pytest.raises(Unsupported, match="attends within None tokens where its configuration says 3"):
         Engine(model, DigitTokenizer(), "odd", "8MiB")
 
