@@ -65,7 +65,8 @@ def test_mixed_policies_formats_and_lengths_equal_each_session_alone(dtype: torc
     ("architecture", "policy"), grid(ARCHITECTURES, [name for name in policies.names() if name != "full"])
 )
 def test_every_architecture_and_policy_equals_each_session_alone(architecture: str, policy: str) -> None:
-    engine = tiny_engine(architecture, torch.float32)
+    """In float64: knorm sees equal norms in equal tokens' keys, and in float32 the order of sums would choose."""
+    engine = tiny_engine(architecture)
     mixed = ((policy, 70), ("full", None), (policy, 90))
     single, batch = opened(engine, mixed), opened(engine, mixed)
     prompts = [random_ids(length, seed) for seed, length in enumerate((61, 66, 12))]
