@@ -168,7 +168,7 @@ class PagedModel:
         """Logits [n, V] of the probe under transformers' own attention; None if an engine has the model already."""
         if self.model.config._attn_implementation == ATTENTION_NAME:
             return None
-        # The other implementations leave out what they do not know; before 5.24 that was Gemma 2's soft cap.
+        # The other implementations leave out what they do not know; in 5.17 that was Gemma 2's soft cap.
         self.model.set_attn_implementation("eager")
         try:
             logits: Tensor = self.model(input_ids=self._probe_ids().unsqueeze(0), use_cache=False).logits[0]
@@ -238,6 +238,7 @@ class PagedModel:
         )
         cache.check_written()
         run.finish()
+        self._run = None
         logits: Tensor = out.logits
         for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
             if step.reads_surprise:

@@ -31,13 +31,16 @@ def layout_of(config: PreTrainedConfig, dtype: torch.dtype) -> KVLayout:
     if _get(config, "is_encoder_decoder"):
         raise _refusal(config, "an encoder-decoder; use a decoder-only model")
     config = _text_config(config)
+    for attribute in ("num_hidden_layers", "num_attention_heads"):
+        if _get(config, attribute) is None:
+            raise _refusal(config, f"its configuration has no {attribute}")
     windows = _windows(config)
     for attribute, reason in _REASONS.items():
         if _get(config, attribute):
             raise _refusal(config, reason)
     if _get(config, "max_position_embeddings") is None:
         raise _refusal(config, "positions without a stated maximum")
-    heads = _get(config, "num_attention_heads")
+    heads: int = config.num_attention_heads
     return KVLayout(
         layers=config.num_hidden_layers,
         kv_heads=_get(config, "num_key_value_heads") or heads,

@@ -150,6 +150,7 @@ def test_a_window_as_wide_as_the_context_is_none() -> None:
         (transformers.T5Config(), "encoder-decoder"),
         (transformers.BartConfig(), "encoder-decoder"),
         (transformers.Gemma3nTextConfig(), "some layers read the keys and values of others"),
+        (transformers.BltConfig(), "its configuration has no num_hidden_layers"),
         (transformers.BloomConfig(), "positions without a stated maximum"),
     ],
     ids=lambda value: getattr(value, "model_type", ""),
