@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def decode_batch(engine: Engine, sessions: Sequence[Session], last: Sequence[int]) -> Tensor:
     """See :meth:`Engine.decode_batch`."""
     _check(engine, sessions, len(last), "tokens")
+    engine.check_tokens(last)
     with ExitStack() as held:
         for session in sessions:
             held.enter_context(session.exclusive())
@@ -45,6 +46,8 @@ def generate_batch(
 ) -> list[list[int]]:
     """See :meth:`Engine.generate_batch`."""
     _check(engine, sessions, len(prompts), "prompts")
+    for prompt in prompts:
+        engine.check_tokens(prompt)
     with ExitStack() as held:
         for session in sessions:
             held.enter_context(session.exclusive())

@@ -33,7 +33,7 @@ from agentkv.engine.reply import Constraint, Reply, TokenEvent
 from agentkv.engine.sampling import SamplingParams
 from agentkv.engine.session import Roles, Session
 from agentkv.engine.spill import SessionPool
-from agentkv.engine.text import segment_ends
+from agentkv.engine.text import check_tokens, segment_ends
 from agentkv.errors import AgentKVError, Unsupported
 from agentkv.models import resolve_model
 from agentkv.policies import Policy, build
@@ -294,13 +294,18 @@ class Engine:
                 session is as it was.
             PoolExhausted: no pages left, from the iterator. The tokens are in the ledger by then: free pages and go on
                 with ``generate(session, [])``.
-            AgentKVError: nothing to compute, or the session is in use or closed.
+            AgentKVError: nothing to compute, a token the model does not have, or the session is in use or closed.
         """
         if not new_ids and not session.waiting:
             raise AgentKVError("there are no tokens to compute: pass at least one new token")
+        self.check_tokens(new_ids)
         session.check_room(len(new_ids), roles)
         reply = Reply(self, session, params or SamplingParams(), constraint, cancel)
         return reply.events(list(new_ids), roles)
+
+    def check_tokens(self, ids: Sequence[int]) -> None:
+        """Raises AgentKVError for ids that the model has no embedding for."""
+        check_tokens(ids, self._paged.model.config.get_text_config().vocab_size)
 
     def compute_waiting(self, session: Session, cancel: threading.Event | None = None) -> Tensor | None:
         """Put the session's waiting tokens into its cache, chunk by chunk.
@@ -336,7 +341,8 @@ class Engine:
         Raises:
             ContextOverflow: a session has no room for a token. All are as they were.
             PoolExhausted: no pages left. All are as they were, but for what some have evicted to make room.
-            AgentKVError: a session is in use, closed, listed twice, of another engine, or has tokens waiting.
+            AgentKVError: a session is in use, closed, listed twice, of another engine, or has tokens waiting; or the
+                model has no such token.
         """
         return decode_batch(self, sessions, last)
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentkv.errors import AgentKVError
+
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
@@ -82,3 +84,15 @@ def segment_ends(tokenizer: Any, vocabulary: int) -> Tensor:
     for token, text in enumerate(texts):
         ends[token] = "\n" in text or text.rstrip().endswith(_SENTENCE_ENDS)
     return ends
+
+
+def check_tokens(ids: Sequence[int], vocabulary: int) -> None:
+    """Raises AgentKVError unless all ids are whole numbers from 0 to below ``vocabulary``.
+
+    A model that is given others fails in the middle of a pass, which costs every session in it.
+    """
+    for token in ids:
+        if type(token) is not int or not 0 <= token < vocabulary:
+            raise AgentKVError(
+                f"{token!r} is no token of the model, whose ids are whole numbers from 0 to {vocabulary - 1}"
+            )

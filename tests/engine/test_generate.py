@@ -10,6 +10,7 @@ import psutil
 import pytest
 import torch
 
+from agentkv.cache.facts import Role
 from agentkv.engine import Engine, SamplingParams
 from agentkv.engine.loading import as_device, choose_dtype
 from agentkv.errors import AgentKVError, ContextOverflow, ModelError, PoolExhausted, UnknownName, Unsupported
@@ -344,3 +345,28 @@ def _tiny_tokenizer():
 
     words = Tokenizer(models.WordLevel({str(n): n for n in range(VOCABULARY)}, unk_token="0"))
     return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="1")
+
+
+@pytest.mark.parametrize("token", [VOCABULARY, -1, 1.5, "a", None, True])
+def test_a_token_that_the_model_does_not_have_is_refused_and_changes_nothing(engine: Engine, token: object) -> None:
+    one, other = (engine.open_session("h2o", 40) for _ in range(2))
+    for refused in (
+        lambda: engine.generate(one, [1, token]),
+        lambda: engine.decode_batch([one, other], [1, token]),
+        lambda: engine.generate_batch([one, other], [[1], [token]]),
+    ):
+        with pytest.raises(AgentKVError, match="no token of the model"):
+            refused()
+    assert one.ledger == other.ledger == []
+    assert {one.closed, other.closed} == {False}
+    one.close()
+    other.close()
+
+
+@pytest.mark.parametrize("roles", [[(Role.TASK, 4)], [(Role.TASK, 2), (Role.ACTION, 2)], [(Role.TASK, 1.5)]])
+def test_roles_of_more_tokens_than_there_are_or_of_parts_are_refused(engine: Engine, roles: list) -> None:
+    session = engine.open_session("full")
+    with pytest.raises(AgentKVError, match="tokens"):
+        engine.generate(session, random_ids(3), roles=roles)
+    assert session.ledger == session.cache.facts.spans == []
+    session.close()
