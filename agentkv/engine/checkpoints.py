@@ -77,6 +77,9 @@ class Checkpoints:
     def nbytes(self) -> int:
         return sum(checkpoint.nbytes for checkpoint in self._live)
 
+    def __contains__(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint in self._live
+
     def add(self, checkpoint: Checkpoint) -> None:
         self._live = [c for c in self._live if not c.dropped]
         self._live.append(checkpoint)

@@ -216,11 +216,14 @@ class Session:
         """Become exactly what the session was at a checkpoint: ledger, cache, roles, all that a policy knows.
 
         Raises:
-            AgentKVError: the checkpoint was dropped.
+            AgentKVError: the checkpoint was dropped, or is of another session.
             PoolExhausted: no room; the session is as it was.
         """
         with self.exclusive():
-            self.cache.load(to.state)
+            state = to.state
+            if to not in self.checkpoints:
+                raise AgentKVError("the checkpoint is of another session, and a session goes back only to its own")
+            self.cache.load(state)
             self.ledger = list(to.ledger)
             self.checkpoints.forget_after(self.logical_length)
 
@@ -237,8 +240,8 @@ class Session:
             PoolExhausted: no room; the session is as it was.
         """
         with self.exclusive():
-            if not 0 <= token_index <= len(self.ledger):
-                raise AgentKVError(f"cannot rewind to token {token_index}: the session has {len(self.ledger)}")
+            if not isinstance(token_index, int) or not 0 <= token_index <= len(self.ledger):
+                raise AgentKVError(f"cannot rewind to token {token_index!r}: the session has {len(self.ledger)}")
             how = self._go_back(token_index)
             self.ledger = self.ledger[:token_index]
             self.cache.facts.truncate(token_index)
@@ -272,9 +275,10 @@ class Session:
             Unsupported: they share quantised pages with others that cannot be split.
         """
         with self.exclusive():
-            if not 0 <= start < end <= self.logical_length:
+            whole = isinstance(start, int) and isinstance(end, int)
+            if not whole or not 0 <= start < end <= self.logical_length:
                 raise AgentKVError(
-                    f"cannot drop tokens {start} to {end}: the span must lie in the {self.logical_length} tokens "
+                    f"cannot drop tokens {start!r} to {end!r}: the span must lie in the {self.logical_length} tokens "
                     f"computed so far"
                 )
             edits.drop(self.cache, start, end)
@@ -329,7 +333,7 @@ class Session:
     def _spans(self, roles: Roles) -> list[Span]:
         spans, start = [], len(self.ledger)
         for role, count in roles:
-            if role not in set(Role) or count < 0:
+            if role not in set(Role) or not isinstance(count, int) or count < 0:
                 known = ", ".join(Role)
                 raise AgentKVError(
                     f"({role!r}, {count!r}) says nothing of tokens; write a role of {known}, and how many"
@@ -344,11 +348,17 @@ class Session:
         Raises:
             ContextOverflow: they exceed the window and the session cannot outlive it, or the budget of a policy that
                 drops nothing.
+            AgentKVError: roles of more tokens than there are.
             BudgetTooSmall: with them, the tokens whose roles are protected leave no room.
             PoolExhausted: they would not fit the pool even if every other session were closed.
         """
-        self.cache.check_protected(len(self.ledger) + new_tokens, self._spans(roles))
         needed = len(self.ledger) + new_tokens
+        spans = self._spans(roles)
+        if spans and spans[-1].end > needed:
+            raise AgentKVError(
+                f"the roles are of {spans[-1].end - len(self.ledger)} tokens, but there are only {new_tokens} new ones"
+            )
+        self.cache.check_protected(needed, spans)
         if needed <= self.token_limit:
             arena = self.cache.store.arena
             payload = arena.layout.payload_bytes(arena.layout.uniform(SlotCaps(fp=needed)))

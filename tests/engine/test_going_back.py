@@ -212,12 +212,27 @@ def test_roles_and_dropped_spans_go_back_too(engine: Engine) -> None:
     assert session.stats.dropped_tokens == 0
 
 
-@pytest.mark.parametrize("index", [-1, 51])
-def test_a_token_that_is_not_there_is_refused(engine: Engine, index: int) -> None:
+@pytest.mark.parametrize("index", [-1, 51, 1.5, "a", None])
+def test_a_token_that_is_not_there_is_refused(engine: Engine, index: object) -> None:
     session = engine.open_session()
     logits_after(engine, session, random_ids(50))
-    with pytest.raises(AgentKVError, match=f"cannot rewind to token {index}: the session has 50"):
+    with pytest.raises(AgentKVError, match=f"cannot rewind to token {index!r}: the session has 50"):
         session.rewind(index)
+    assert session.logical_length == 50
+
+
+def test_a_checkpoint_of_another_session_is_refused(engine: Engine) -> None:
+    full, evicting = opened(engine, "full"), opened(engine, "h2o")
+    logits_after(engine, full, random_ids(70))
+    foreign = full.checkpoint()
+    with pytest.raises(AgentKVError, match="of another session"):
+        evicting.rollback(foreign)
+    fork = engine.fork_session(full)
+    with pytest.raises(AgentKVError, match="of another session"):
+        fork.rollback(foreign)
+    assert evicting.ledger == []
+    for session in (full, evicting, fork):
+        session.close()
 
 
 @pytest.mark.parametrize("checkpoints", [-1, True, "3"])
