@@ -117,7 +117,7 @@ def _read_checked(engine: Engine, path: Path) -> tuple[dict[str, Any], dict[str,
     about, tensors = _read(path)
     if about.get("format") != FORMAT:
         raise SessionFileError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT}")
-    if about["checksum"] != _checksum(tensors, about | {"checksum": ""}):
+    if about.get("checksum") != _checksum(tensors, about | {"checksum": ""}):
         raise SessionFileError(f"{path} is damaged: its checksum does not match; restore an older copy")
     if about["fingerprint"] != engine.fingerprint:
         raise SessionFileError(
@@ -194,5 +194,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise SessionFileError(f"{path} is no whole session file: {error}") from error
     if text is None:
         raise SessionFileError(f"{path} is a safetensors file, but not of a session")
-    about: dict[str, Any] = json.loads(text)
-    return about, tensors
+    return _parsed(path, text), tensors
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        about = json.loads(text)
+    except ValueError as error:
+        raise SessionFileError(f"{path} is damaged: what it says of the session cannot be read: {error}") from error
+    if not isinstance(about, dict):
+        raise SessionFileError(f"{path} is damaged: what it says of the session is no mapping")
+    return about

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from agentkv import policies
 from agentkv.engine import Engine, SamplingParams
+from agentkv.engine.persistence import FORMAT
 from agentkv.errors import PoolExhausted, SessionFileError
 from tests.runtime_helpers import random_ids, tiny_engine
 
@@ -152,6 +153,12 @@ class TestBadFiles:
         with pytest.raises(SessionFileError, match=reason) as refusal:
             engine.restore_session(path)
         assert "\n" not in str(refusal.value)
+
+    @pytest.mark.parametrize("text", ["{", "[]", "5", "{}", json.dumps({"format": FORMAT})])
+    def test_edited_metadata(self, engine: Engine, saved: Path, text: str) -> None:
+        tensors = load_file(saved)
+        save_file(tensors, saved, {"agentkv": text})
+        self.refused(engine, saved, "is damaged|has format None")
 
     def test_missing(self, engine: Engine, tmp_path: Path) -> None:
         self.refused(engine, tmp_path / "none", "there is no session file")
