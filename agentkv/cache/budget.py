@@ -253,6 +253,8 @@ def _check_protected(
         )
     size = worst_bytes(policy, layout, least, exempt)
     why = f"policy {policy.name!r} protects {policy.sinks} sinks and {policy.recent_slots(slots)} newest tokens"
+    if (freed := policy.trigger.headroom(least)) > 1:
+        why += f" and frees {freed} at a time"
     if least == _LEAST:
         why = f"a session needs {_LEAST}"
     raise BudgetTooSmall(

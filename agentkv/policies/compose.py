@@ -32,6 +32,8 @@ def compose(recipe: str | Path | Mapping[str, object]) -> Policy:
     try:
         if isinstance(recipe, Mapping):
             return _composed(where, recipe, "compose")
+        if not isinstance(recipe, str | Path):
+            raise AgentKVError(f"a recipe is the path of a file or a mapping, not {recipe!r}")
         path = Path(recipe).expanduser()
         return _composed(where, _read(path), path.stem)
     except AgentKVError as error:

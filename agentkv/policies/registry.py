@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 
@@ -74,6 +74,8 @@ def build(name: str, *, protect: Sequence[str] = (), segments: bool = False, **o
         UnknownName: no such policy.
         AgentKVError: an option the policy does not have, or a bad value.
     """
+    if not isinstance(name, str):
+        raise UnknownName(f"a policy is given by its name or the path of a recipe, not by {name!r}")
     if is_recipe(name):
         name, options = "compose", {"recipe": name, **options}
     builder = _builder(name)
@@ -101,6 +103,8 @@ def parse_roles(where: str, names: Sequence[str]) -> tuple[Role, ...]:
 
 
 def _protecting(policy: Policy, protect: Sequence[str]) -> Policy:
+    if not isinstance(protect, Iterable):
+        raise AgentKVError(f"{policy.name}: protect must be a list of roles, not {protect!r}")
     given = [protect] if isinstance(protect, str) else list(protect)
     return replace(policy, protect=parse_roles(policy.name, given), options={**policy.options, "protect": given})
 

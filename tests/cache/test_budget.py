@@ -81,6 +81,11 @@ def test_a_budget_below_the_protected_set_is_refused(policy: str, budget: Budget
         resolve(budget, policies.build(policy), LAYOUT, 8192)
 
 
+def test_a_refusal_names_what_is_freed_at_a_time() -> None:
+    with pytest.raises(BudgetTooSmall, match="0 sinks and 32 newest tokens and frees 32 at a time; give at least 64"):
+        resolve(Budget(tokens=40), policies.build("snapkv"), LAYOUT, 8192)
+
+
 @pytest.mark.parametrize("budget", [None, 512, "24MiB"])
 @pytest.mark.parametrize("policy", ["h2o", "random", "conf-kv"])
 def test_protecting_everything_is_refused(policy: str, budget) -> None:

@@ -192,6 +192,9 @@ def test_compose_needs_a_recipe_and_is_no_policy_by_itself() -> None:
     assert "compose" not in policies.names()
     with pytest.raises(AgentKVError, match="policy 'compose' needs the option 'recipe'"):
         policies.build("compose")
+    for recipe in (None, 5):
+        with pytest.raises(AgentKVError, match="a recipe is the path of a file or a mapping"):
+            policies.build("compose", recipe=recipe)
     with pytest.raises(AgentKVError, match="policy 'compose' has no option 'sinks'; it has recipe, protect, segments"):
         policies.build(str(CONFIGS / "conf-kv.yaml"), sinks=3)
 

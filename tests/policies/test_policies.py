@@ -290,3 +290,10 @@ class TestRegistry:
 
 def test_shares_resolve_against_the_slots() -> None:
     assert [as_slots(share, 512) for share in (7, 0.25, 1.0, 0, 0.0)] == [7, 128, 512, 0, 0]
+
+
+def test_a_policy_or_roles_of_the_wrong_kind_are_refused() -> None:
+    with pytest.raises(UnknownName, match="by its name or the path of a recipe, not by 5"):
+        policies.build(5)
+    with pytest.raises(AgentKVError, match="h2o: protect must be a list of roles, not 3"):
+        policies.build("h2o", protect=3)
