@@ -120,7 +120,7 @@ def test_chunks_smaller_than_the_window_still_add_up_within_a_chunk(monkeypatch)
 
 
 def test_what_does_not_fit_is_refused_with_the_least_that_does() -> None:
-    with pytest.raises(BudgetTooSmall, match="32 newest tokens; give at least 64 tokens"):
+    with pytest.raises(BudgetTooSmall, match="32 newest tokens and frees 32 at a time; give at least 64 tokens"):
         tiny_engine().open_session("snapkv", 48)
 
 
