@@ -167,6 +167,8 @@ class Engine:
     ) -> Session:
         if exempt is None:
             exempt = () if policy.precision is None else self.quantization_exempt[policy.code_format]
+        if unknown := set(exempt) - set(range(self.layout.layers)):
+            raise AgentKVError(f"exempt: the model has layers 0 to {self.layout.layers - 1}, but no {unknown.pop()!r}")
         scorer = policy.scorer
         if policy.creation is not None and policy.creation.needs_hidden:
             self._paged.read_hidden()

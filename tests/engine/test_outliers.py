@@ -9,6 +9,7 @@ from torch import Tensor
 from agentkv.cache.formats import KVFormat
 from agentkv.engine import Engine, Session
 from agentkv.engine.outliers import LARGEST_ERROR, exempt_layers
+from agentkv.errors import AgentKVError
 from tests.runtime_helpers import (
     ARCHITECTURES,
     DigitTokenizer,
@@ -71,6 +72,12 @@ def test_exempting_the_layer_makes_quantising_exact_again(
         assert used[0].any() == (exempt is not None)
         session.close()
     assert off[0] < share * off[1]
+
+
+@pytest.mark.parametrize("exempt", [[99], [-1], [0.5], "ab"])
+def test_layers_that_are_not_there_are_refused(biased: Engine, exempt: object) -> None:
+    with pytest.raises(AgentKVError, match="exempt: the model has layers 0 to"):
+        biased.open_session("conf-kv", 64, exempt=exempt)
 
 
 def test_exempt_layers_count_in_bytes(biased: Engine) -> None:
