@@ -233,7 +233,7 @@ class Session:
         Exact where no slot of the cache was dropped, quantised or moved since, and the policy keeps no account of
         attention or surprise. Otherwise the session goes back to its newest checkpoint at or before that token, or to
         its beginning, and the tokens from there on wait to be computed with the next call: the result says which.
-        Going back to the beginning also brings back spans that were dropped.
+        Going back to the beginning, or to a checkpoint from before a span was dropped, also brings that span back.
 
         Raises:
             AgentKVError: there is no such token.

@@ -336,6 +336,19 @@ def test_quantised_keys_are_turned_and_counted() -> None:
         assert ((after[layer] - expected).abs() <= 0.5001 * scales[layer].unsqueeze(-1)).all()
 
 
+@pytest.mark.parametrize("policy", ["streaming-llm", "h2o", "conf-kv"])
+def test_the_next_token_follows_the_newest_kept_one(policy: str) -> None:
+    engine = small_engine(dtype=torch.float32)
+    session = engine.open_session(policy, 40, **OPTIONS.get(policy, {}))
+    list(engine.generate(session, random_ids(WINDOW - 1), SamplingParams(max_tokens=1, min_tokens=1)))
+    before = session.stats.rebases
+    while session.stats.rebases == before:
+        logits_after(engine, session, [5])
+    store, newest = session.cache.store, session.logical_length - 1
+    assert newest - session.cache.position_offset == store.slots_used - 1
+    assert int(store.in_use(store.rope_pos).max()) == store.slots_used - 1
+
+
 def test_an_interrupted_rebase_is_finished_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = small_engine(dtype=torch.float32)
     session, twin = (engine.open_session("streaming-llm", 40) for _ in range(2))
