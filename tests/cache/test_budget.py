@@ -147,3 +147,13 @@ def test_full_refuses_more_than_its_budget_and_loses_nothing() -> None:
         "context_full"
     )
     assert session.limits.max_slots < WINDOW
+
+
+@pytest.mark.parametrize("policy", ["streaming-llm", "h2o", "conf-kv"])
+def test_after_a_whole_prefill_the_cap_holds_from_the_next_token_on(policy: str) -> None:
+    engine = tiny_engine(kv_pool="1MiB")
+    session = engine.open_session(policy, 32, prefill="whole")
+    list(engine.generate(session, random_ids(90), SamplingParams(max_tokens=1, min_tokens=1)))
+    assert session.stats.resident_bytes > session.limits.max_bytes
+    list(engine.generate(session, [], SamplingParams(max_tokens=2, min_tokens=2)))
+    assert session.stats.resident_bytes <= session.limits.max_bytes

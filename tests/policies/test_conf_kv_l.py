@@ -8,6 +8,7 @@ import torch
 from agentkv import policies
 from agentkv.cache.budget import Budget, resolve
 from agentkv.cache.formats import KVLayout
+from agentkv.engine import SamplingParams
 from agentkv.errors import AgentKVError
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
@@ -62,3 +63,15 @@ def test_early_layers_hold_more_and_both_follow_the_confidence() -> None:
 def test_bad_options_are_refused(option: str, value: object) -> None:
     with pytest.raises(AgentKVError, match=f"^conf-kv-l: {option} must be"):
         policies.build("conf-kv-l", **{option: value})
+
+
+def test_a_layer_of_few_slots_keeps_what_is_protected_when_the_model_is_sure() -> None:
+    engine = tiny_engine(dtype=torch.float32)
+    options = {"beta": 0.1, "least": 8, "tight": 0.25, "threshold": 0.0, "recent": 4, "fp_window": 4}
+    session = engine.open_session("conf-kv-l", 24, **options)
+    reply = list(engine.generate(session, random_ids(60), SamplingParams(max_tokens=20, min_tokens=20)))
+    assert sum(len(event.token_ids) for event in reply) == 20
+    store = session.cache.store
+    held = store.in_use(store.token_index)
+    for token in (0, 1, 2, 3, *range(session.logical_length - 4, session.logical_length)):
+        assert bool((held == token).any(-1).all()), token

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from agentkv import policies
+from agentkv.cache.facts import Role
 from agentkv.engine import SamplingParams
 from agentkv.errors import AgentKVError, UnknownName
 from agentkv.policies import registry, scorers
@@ -297,3 +298,13 @@ def test_a_policy_or_roles_of_the_wrong_kind_are_refused() -> None:
         policies.build(5)
     with pytest.raises(AgentKVError, match="h2o: protect must be a list of roles, not 3"):
         policies.build("h2o", protect=3)
+
+
+def test_chunks_become_small_enough_for_what_is_protected() -> None:
+    engine = tiny_engine(dtype=torch.float32)
+    session = engine.open_session("h2o", 40, recent=2, protect=["task"])
+    list(engine.generate(session, random_ids(30), SamplingParams(max_tokens=1), roles=[(Role.TASK, 30)]))
+    list(engine.generate(session, random_ids(40, 1), SamplingParams(max_tokens=1)))
+    for token in range(30):
+        assert bool((kept(session) == token).any(-1).all()), token
+    assert session.stats.peak_bytes <= session.limits.max_bytes
