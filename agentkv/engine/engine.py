@@ -383,7 +383,7 @@ class Engine:
             for session, step, own in zip(sessions, steps, logits, strict=True):
                 session.cache.commit(step)
                 if session.cache.reads_surprise:
-                    session.cache.last_logits = own
+                    session.cache.last_logits = own.clone()  # not a view that keeps a whole chunk's logits alive
                 session.timings.forward_passes += 1
         return logits
 

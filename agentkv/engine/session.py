@@ -242,6 +242,8 @@ class Session:
         with self.exclusive():
             if not isinstance(token_index, int) or not 0 <= token_index <= len(self.ledger):
                 raise AgentKVError(f"cannot rewind to token {token_index!r}: the session has {len(self.ledger)}")
+            if token_index == len(self.ledger):
+                return Rewind("exact", range(self.logical_length, token_index))
             how = self._go_back(token_index)
             self.ledger = self.ledger[:token_index]
             self.cache.facts.truncate(token_index)
@@ -332,6 +334,8 @@ class Session:
 
     def _spans(self, roles: Roles) -> list[Span]:
         spans, start = [], len(self.ledger)
+        if not all(isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2 for part in roles):
+            raise AgentKVError(f"roles are pairs of a role and a number of tokens, not {list(roles)!r}")
         for role, count in roles:
             if role not in set(Role) or not isinstance(count, int) or count < 0:
                 known = ", ".join(Role)

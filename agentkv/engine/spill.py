@@ -50,10 +50,12 @@ class SpilledCopy:
         self._remove = None if path is None else weakref.finalize(self, _unlink, path)
 
     def read(self, engine: Engine) -> Snapshot:
-        """Raises SessionFileError if the file is gone or damaged."""
-        if self._snapshot is not None:
-            return self._snapshot
-        assert self.path is not None
+        """Raises SessionFileError if the file is gone or damaged, AgentKVError if the session was closed meanwhile."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            return snapshot
+        if self.path is None:
+            raise AgentKVError("the session is closed; open a new one")
         return read_snapshot(engine, self.path)
 
     def discard(self) -> None:

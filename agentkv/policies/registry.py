@@ -90,6 +90,8 @@ def build(name: str, *, protect: Sequence[str] = (), segments: bool = False, **o
     policy = builder(**options)
     if protect:
         policy = _protecting(policy, protect)
+    if not isinstance(segments, bool):
+        raise AgentKVError(f"{policy.name}: segments must be true or false, not {segments!r}")
     return _by_segment(policy) if segments else policy
 
 

@@ -249,3 +249,21 @@ def test_going_back_while_a_call_runs_is_refused(engine: Engine) -> None:
         with pytest.raises(AgentKVError, match="in use by another call"):
             back()
     stream.close()
+
+
+def test_a_rewind_by_nothing_changes_nothing(engine: Engine) -> None:
+    """Not even what the model's confidence says of the next token."""
+    session = engine.open_session("conf-kv", 48)
+    list(engine.generate(session, random_ids(60), SamplingParams(max_tokens=4, min_tokens=4)))
+    confidence = session.cache.confidence
+    assert session.rewind(len(session.ledger)).how == "exact"
+    assert session.cache.confidence == confidence is not None
+    session.close()
+
+
+def test_roles_that_are_no_pairs_are_refused(engine: Engine) -> None:
+    session = engine.open_session("h2o", 48)
+    with pytest.raises(AgentKVError, match="roles are pairs of a role and a number of tokens"):
+        list(engine.generate(session, [5, 6], roles=[Role.TASK]))  # type: ignore[list-item]
+    assert session.ledger == []
+    session.close()

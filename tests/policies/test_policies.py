@@ -275,6 +275,10 @@ class TestRegistry:
         with pytest.raises(AgentKVError, match="recent must be a whole number of slots or a share"):
             policies.build("h2o", recent=bad)
 
+    def test_segments_is_yes_or_no(self) -> None:
+        with pytest.raises(AgentKVError, match="segments must be true or false, not 'x'"):
+            policies.build("h2o", segments="x")
+
     def test_a_name_is_registered_once(self) -> None:
         with pytest.raises(AgentKVError, match="registered twice"):
             policies.register("full")(lambda: policies.build("full"))
