@@ -233,7 +233,7 @@ class PagedModel:
             input_ids=ids,
             position_ids=run.positions,
             use_cache=True,
-            logits_to_keep=0 if any(step.reads_surprise for step in run.steps) else 1,
+            logits_to_keep=0 if any(step.policy.reads_surprise for step in run.steps) else 1,
             **{self._cache_keyword: cache},
         )
         cache.check_written()
@@ -241,7 +241,7 @@ class PagedModel:
         self._run = None
         logits: Tensor = out.logits
         for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
-            if step.reads_surprise:
+            if step.policy.reads_surprise:
                 step.surprise.append(_surprise(own, tokens, last))
         return logits[:, -1]
 

@@ -114,14 +114,6 @@ class CacheController:
         dropping = self.policy.evicts or bool(self._fixed.all())
         return None if dropping else max(self.limits.dense_slots, self.limits.max_slots)
 
-    @property
-    def reads_surprise(self) -> bool:
-        return self.policy.scorer is not None and self.policy.scorer.needs_surprise
-
-    @property
-    def reads_hidden(self) -> bool:
-        return self.policy.creation is not None and self.policy.creation.needs_hidden
-
     def chunk(self, waiting: int) -> int:
         """How many of ``waiting`` tokens the next step may take."""
         if self.prefill == "whole" and waiting > 1:

@@ -31,7 +31,7 @@ def can_truncate(cache: CacheController, length: int) -> bool:
     """
     if length == cache.logical_length:
         return True
-    return cache.changed_at < length and cache.policy.mass is None and not cache.reads_surprise
+    return cache.changed_at < length and cache.policy.mass is None and not cache.policy.reads_surprise
 
 
 def truncate(cache: CacheController, length: int) -> None:

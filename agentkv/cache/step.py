@@ -48,10 +48,6 @@ class Step:
     def tokens(self) -> int:
         return len(self.query_index)
 
-    @property
-    def reads_surprise(self) -> bool:
-        return self.policy.scorer is not None and self.policy.scorer.needs_surprise
-
     def note_created(self, layer: int, key: Tensor) -> None:
         """A layer's new keys [H, n, D] are there: value them, if the policy does."""
         if self.creation is not None and self.policy.creation is not None:

@@ -174,7 +174,7 @@ class Engine:
             self._paged.read_hidden()
         facts = LedgerFacts(
             self._ends_segment if scorer is not None and scorer.needs_segments else None,
-            scorer is not None and scorer.needs_surprise,
+            policy.reads_surprise,
             self.device,
         )
         session = Session(
@@ -382,7 +382,7 @@ class Engine:
                 raise
             for session, step, own in zip(sessions, steps, logits, strict=True):
                 session.cache.commit(step)
-                if session.cache.reads_surprise:
+                if session.policy.reads_surprise:
                     session.cache.last_logits = own.clone()  # not a view that keeps a whole chunk's logits alive
                 session.timings.forward_passes += 1
         return logits

@@ -130,6 +130,11 @@ class Policy:
         return None if self.scorer is None else self.scorer.creation
 
     @property
+    def reads_surprise(self) -> bool:
+        """Whether −log p of every token has to be taken from the logits."""
+        return self.scorer is not None and self.scorer.needs_surprise
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Float32 values kept per slot."""
         named = (("mass", self.mass), ("creation", self.creation))

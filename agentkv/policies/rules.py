@@ -51,6 +51,9 @@ class AttentionRule:
 
         Returns:
             mass [H, S] float32, and statistics of the layer [k] float32 or None to leave them as they are.
+
+        Raises:
+            NotImplementedError: here; a rule with ``probs_of`` brings its own.
         """
         raise NotImplementedError
 
