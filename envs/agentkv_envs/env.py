@@ -19,6 +19,7 @@ from agentkv_envs.episode import Episode
 from agentkv_envs.errors import ActionError, EnvError, InfraError
 from agentkv_envs.observe import TokenCounter, estimate_tokens
 from agentkv_envs.scoring import DIALECTS, score_episode
+from agentkv_envs.sites import World
 from agentkv_envs.types import STYLES, Action, Observation, Score, StepResult, Task
 
 T = TypeVar("T")
@@ -213,7 +214,7 @@ class WebEnv:
         self._answer, self._picture = None, b""
         began = perf_counter()
         self._episode = episode = Episode(self.style, self._count_tokens)
-        await episode.start(browser, task, seed)
+        await episode.start(browser, task, World(seed, task.split))
         observation = await episode.observe()
         self.start_ms = (perf_counter() - began) * 1e3
         if self.screenshots:

@@ -16,7 +16,7 @@ from agentkv_envs.errors import ActionError, InfraError
 from agentkv_envs.execute import perform
 from agentkv_envs.observe import PageState, Surroundings, TokenCounter, change_view, dialog_observation, observe
 from agentkv_envs.resolve import resolve
-from agentkv_envs.sites import Site, open_site
+from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
 from agentkv_envs.tasks import bind
 from agentkv_envs.types import Action, Observation, Task
@@ -55,15 +55,15 @@ class Episode:
 
     # Life
 
-    async def start(self, browser: Browser, task: Task, seed: int) -> None:
+    async def start(self, browser: Browser, task: Task, world: World) -> None:
         """Bring up the task's sites with fresh data and open its start pages."""
-        self.sites = [open_site(name, seed) for name in task.sites]
+        self.sites = [open_site(name, world, self.urls) for name in task.sites]
         self._servers = [SiteServer(site.app) for site in self.sites]
         opening = browser.new_context(viewport=VIEWPORT, locale="en-US", timezone_id="UTC", accept_downloads=False)
         starting = asyncio.gather(*(server.start() for server in self._servers))
         context, _ = await asyncio.gather(opening, starting)
         self.context = context
-        self.urls = {site.name: server.url for site, server in zip(self.sites, self._servers, strict=True)}
+        self.urls.update({site.name: server.url for site, server in zip(self.sites, self._servers, strict=True)})
         self.task = bind(task, self.values())
         await context.add_init_script(_SETTLE)
         cookies: list[Any] = [

@@ -165,6 +165,11 @@ class Task:
         return str(self.raw.get("agentkv", {}).get("suite", "file"))
 
     @property
+    def split(self) -> str:
+        """The split of the data it runs on: "test", or "train" for a training instance."""
+        return str(self.raw.get("agentkv", {}).get("split", "test"))
+
+    @property
     def horizon(self) -> str:
         """ "short", "medium" or "long", by the length of the oracle ("" when there is none)."""
         if not self.oracle:

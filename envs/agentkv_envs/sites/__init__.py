@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from agentkv_envs.errors import EnvError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+SPLITS = ("test", "train")
+
+
+@dataclass(frozen=True)
+class World:
+    """What the data of an episode are drawn from.
+
+    Attributes:
+        seed: changes codes, numbers and other facts that must not be learnt by heart.
+        split: "test" for the tasks that are reported; "train" has the same kinds of things under other names, so
+            that nothing learnt there is an answer here.
+    """
+
+    seed: int = 0
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise EnvError(f"unknown split {self.split!r}; there are {', '.join(SPLITS)}")
 
 
 @dataclass(frozen=True)
@@ -34,26 +55,23 @@ class Site:
     close: Callable[[], None]
 
 
-def _shopping(seed: int) -> Site:
-    from agentkv_envs.sites.shopping.app import application
-    from agentkv_envs.sites.shopping.database import facts
-    from agentkv_envs.sites.shopping.shop import COOKIE, Shop
-
-    shop = Shop(seed)
-    cookies = {COOKIE: shop.store.new_session()}
-    return Site("shopping", application(shop), shop.store.db, cookies, facts(seed), shop.store.close)
+# A site is a subpackage of its name with a function `open_site(world, addresses) -> Site` in its module `site`.
+SITE_NAMES = ("shopping",)
 
 
-_SITES: dict[str, Callable[[int], Site]] = {"shopping": _shopping}
-SITE_NAMES = tuple(_SITES)
-
-
-def open_site(name: str, seed: int) -> Site:
+def open_site(name: str, world: World, addresses: Mapping[str, str]) -> Site:
     """A fresh instance of a site for one episode.
+
+    Args:
+        name: one of `SITE_NAMES`.
+        world: what its data are drawn from.
+        addresses: site name to address of the episode's sites, without a final slash; it is complete before the first
+            request, not necessarily now. Sites link to one another through it.
 
     Raises:
         EnvError: there is no such site.
     """
-    if name not in _SITES:
-        raise EnvError(f"there is no embedded site {name!r}; there are {', '.join(_SITES)}")
-    return _SITES[name](seed)
+    if name not in SITE_NAMES:
+        raise EnvError(f"there is no embedded site {name!r}; there are {', '.join(SITE_NAMES)}")
+    opened: Site = import_module(f"agentkv_envs.sites.{name}.site").open_site(world, addresses)
+    return opened
