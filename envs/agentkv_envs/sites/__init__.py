@@ -34,6 +34,10 @@ class World:
             raise EnvError(f"unknown split {self.split!r}; there are {', '.join(SPLITS)}")
 
 
+def _no_caption(path: str) -> str | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Site:
     """One episode's instance of a site.
@@ -45,6 +49,11 @@ class Site:
         cookies: name to value, set before the first page so that the episode starts logged in.
         facts: what differs between data seeds; tasks write `__KEY__` for a value.
         close: frees the database.
+        caption: what an embedded picture shows (the "oracle" caption), by the path and query of its address as the
+            page's `<img src>` has it, such as "/media/17.png"; None for pictures that show nothing to tell (icons).
+            One short phrase in lower case of at most 60 characters, such as "two red striped mugs seen from above";
+            attribute words come from `agentkv_envs.captions.ATTRIBUTES` where it has one, because noisy captions
+            replace exactly those. The `alt` text of such a picture is "" or neutral: it must not tell the same.
     """
 
     name: str
@@ -53,6 +62,7 @@ class Site:
     cookies: dict[str, str]
     facts: dict[str, str]
     close: Callable[[], None]
+    caption: Callable[[str], str | None] = _no_caption
 
 
 # A site is a subpackage of its name with a function `open_site(world, addresses) -> Site` in its module `site`.
