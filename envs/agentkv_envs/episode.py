@@ -19,6 +19,7 @@ from agentkv_envs.resolve import resolve
 from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
 from agentkv_envs.tasks import bind
+from agentkv_envs.tasks.assemble import at_seed, with_reminder
 from agentkv_envs.types import Action, Observation, Task
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
@@ -58,6 +59,8 @@ class Episode:
     async def start(self, browser: Browser, task: Task, world: World) -> None:
         """Bring up the task's sites with fresh data and open its start pages."""
         self.sites = [open_site(name, world, self.urls) for name in task.sites]
+        task = at_seed(task, world, self.sites)
+        self.sites = with_reminder(task, self.sites)
         self._servers = [SiteServer(site.app) for site in self.sites]
         opening = browser.new_context(viewport=VIEWPORT, locale="en-US", timezone_id="UTC", accept_downloads=False)
         starting = asyncio.gather(*(server.start() for server in self._servers))

@@ -174,4 +174,4 @@ class Task:
         """ "short", "medium" or "long", by the length of the oracle ("" when there is none)."""
         if not self.oracle:
             return ""
-        return "short" if len(self.oracle) <= 6 else "medium" if len(self.oracle) <= 14 else "long"
+        return "short" if len(self.oracle) <= 6 else "medium" if len(self.oracle) <= 12 else "long"
