@@ -30,8 +30,10 @@ class JointViews:
 def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
     """Views of stores in one arena and one quantised format, the slots of the ``new_tokens`` newest included.
 
-    Heads that hold fewer slots than others are padded with the dummy page and empty slots. All that is put together is
-    put together for all layers at once, [L, G · H, …]; of a single store nothing is copied that need not be.
+    Heads that hold fewer slots than others are padded with the dummy page and empty slots, and layers that hold fewer
+    than others to whole pages: the matrix library compiles for every shape anew, which costs more than the product.
+    All that is put together is put together for all layers at once, [L, G · H, …]; of a single store nothing is copied
+    that need not be.
     """
     coded = next((store for store in stores if store.code_slots), stores[0])
     fp_used = np.concatenate([store.fp.used for store in stores], axis=1)
@@ -45,11 +47,16 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
     code_index = _joined([_padded(store.code.half_index, code_pages) for store in stores], 2).contiguous()
     scales = _joined([_padded(store.scales[..., : store.code_slots], code) for store in stores], 2)
     channel_scales = _joint_channel_scales(stores, code_pages)
-    fp_most, code_most = fp_used.max(1), code_used.max(1)
-    even = (fp_used == fp_most[:, None]).all(1) & (code_used == code_most[:, None]).all(1)
+    fp_most, code_most = _whole_pages(fp_used.max(1), fp_page), _whole_pages(code_used.max(1), code_page)
+    fp_filled, code_filled = fp_used.min(1), code_used.min(1)
+    # Slots that every head fills, from the first on. A single query sees its own slot too; several see one another's
+    # only as far as they are older.
+    visible = np.where(code_filled < code_most, code_filled, code_most + fp_filled - (new_tokens > 1) * new_tokens)
+    visible[(fp_used != fp_filled[:, None]).any(1)] = 0
 
     layers = []
-    for layer, (new, old, uniform) in enumerate(zip(fp_most.tolist(), code_most.tolist(), even.tolist(), strict=True)):
+    counts = (array.tolist() for array in (fp_most, code_most, fp_filled, visible))
+    for layer, (new, old, filled, seen) in enumerate(zip(*counts, strict=True)):
         tokens = token_index[layer, :, code - old if old == code else code : code + new]
         if 0 < old < code:
             tokens = torch.cat([token_index[layer, :, :old], tokens], dim=-1)
@@ -64,14 +71,18 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
                 code_slots=old,
                 scales=scales[layer, ..., :old],
                 token_index=tokens,
-                # A single query sees its own slot too; several see one another's only as far as they are older.
-                visible_slots=(old + new - (new_tokens if new_tokens > 1 else 0)) if uniform else 0,
-                ragged=not uniform,
+                visible_slots=seen,
+                fp_filled=filled,
                 code_format=coded.code_format,
                 channel_scales=None if channel_scales is None else channel_scales[layer, :, :old_pages],
             )
         )
     return JointViews(layers, code, fp)
+
+
+def _whole_pages(most: np.ndarray, page: int) -> np.ndarray:
+    """[L] slots to read of each layer that holds ``most``: the same for all, or whole pages up to the largest."""
+    return np.minimum(-(-most // page) * page, most.max())
 
 
 def _joint_channel_scales(stores: Sequence[KVStore], pages: int) -> Tensor | None:

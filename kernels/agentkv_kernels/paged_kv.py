@@ -37,7 +37,8 @@ class PagedKV:
         token_index: [H, code_slots + fp_slots] int32, codes first; −1 marks an empty slot.
         visible_slots: the first so many slots of every head are filled and older than every query, so that causality
             needs no mask for them.
-        ragged: whether some heads are padded. What a padding slot reads is arbitrary bits, NaN among them.
+        fp_filled: FP slots that every head fills, from the first on; None: all. What a slot beyond them reads may be
+            arbitrary bits, NaN among them.
         code_format: how ``code_halves`` is to be read.
         channel_scales: [H, code pages, D] float32, scales of K in INT8_CHANNEL; None in the other formats.
     """
@@ -51,7 +52,7 @@ class PagedKV:
     scales: Tensor
     token_index: Tensor
     visible_slots: int
-    ragged: bool = False
+    fp_filled: int | None = None
     code_format: KVFormat = KVFormat.INT8_TOKEN
     channel_scales: Tensor | None = None
 
@@ -78,8 +79,9 @@ def read_regions(kv: PagedKV, key_dtype: torch.dtype, value_dtype: torch.dtype) 
     if key_dtype is not fp_keys.dtype:
         fp_keys = scratch("fp_keys", fp_keys.shape, key_dtype, fp_keys.device).copy_(fp_keys)
     fp_values = _gather(kv.fp_halves, kv.fp_index[1], "fp_values")[:, : kv.fp_slots]
-    if kv.ragged:  # a probability of zero does not silence a NaN
-        fp_values.masked_fill_((kv.token_index[:, kv.code_slots :] < 0).unsqueeze(-1), 0.0)
+    if kv.fp_filled is not None and kv.fp_filled < kv.fp_slots:  # a probability of zero does not silence a NaN
+        empty = kv.token_index[:, kv.code_slots + kv.fp_filled :] < 0
+        fp_values[:, kv.fp_filled :].masked_fill_(empty.unsqueeze(-1), 0.0)
     if not kv.code_slots:
         return Regions(fp_keys, fp_values)
     per_channel = kv.code_format is KVFormat.INT8_CHANNEL

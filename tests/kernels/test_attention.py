@@ -96,7 +96,7 @@ def with_padding(cache: Cache, seed: int = 0) -> Cache:
         scales=scales,
         token_index=kv.token_index.masked_fill(taken, -1),
         visible_slots=0,
-        ragged=True,
+        fp_filled=0,
     )
     return replace(cache, kv=ragged)
 
