@@ -290,7 +290,11 @@ class CacheController:
         rule = self.policy.mass
         if rule is None or not rule.resets or rule.queries is None:
             return
-        left = self._room(1, dense=False)[0] - self.store.used
+        room, total = self._room(1, dense=False)
+        left = room - self.store.used
+        if total is not None:
+            managed = int(self.store.used[~self._fixed[:, 0]].sum())
+            left = np.minimum(left, (total - managed) // self._managed_heads)
         left = np.maximum(left, self.limits.dense_slots - self.logical_length)
         begins = (left >= rule.queries) & (left - n < rule.queries)
         if begins.any():

@@ -52,7 +52,6 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
     # Slots that every head fills, from the first on. A single query sees its own slot too; several see one another's
     # only as far as they are older.
     visible = np.where(code_filled < code_most, code_filled, code_most + fp_filled - (new_tokens > 1) * new_tokens)
-    visible[(fp_used != fp_filled[:, None]).any(1)] = 0
 
     layers = []
     counts = (array.tolist() for array in (fp_most, code_most, fp_filled, visible))

@@ -1,7 +1,7 @@
 """Captions of pictures, for agents that cannot see them.
 
-A site knows what each of its pictures shows (`Site.caption`). "oracle" captions say exactly that; "noisy" ones are wrong
-about some attributes, as a captioning model would be; with "none" pictures are silent.
+A site knows what each of its pictures shows (`Site.caption`). "oracle" captions say exactly that; "noisy" ones are
+wrong about some attributes, as a captioning model would be; with "none" pictures are silent.
 """
 
 from __future__ import annotations

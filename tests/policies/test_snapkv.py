@@ -64,11 +64,21 @@ def test_pyramid_layers_can_all_hold_the_window_and_a_block() -> None:
     assert Pyramid(20.0).layer_slots(100, 2, 32) == session.limits.shape.layer_slots
 
 
-@pytest.mark.parametrize("policy", ["snapkv", "pyramidkv"])
-def test_in_decoding_the_sum_is_over_exactly_the_last_queries(monkeypatch, policy: str) -> None:
+COMPETING = {
+    "scorer": {"name": "window-mass", "window": 8}, "trigger": {"name": "block", "size": 8}, "recent": 8,
+    "allocator": "global",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [("snapkv", {"window": 8}), ("pyramidkv", {"window": 8}), ("compose", {"recipe": COMPETING})],
+    ids=["snapkv", "pyramidkv", "heads compete"],
+)
+def test_in_decoding_the_sum_is_over_exactly_the_last_queries(monkeypatch, policy: str, options: dict) -> None:
     """From a short prompt through the first decision and several more, each layer at its own pace."""
     window, engine, log = 8, tiny_engine(), decisions(monkeypatch)
-    session = engine.open_session(policy, 60, window=window)
+    session = engine.open_session(policy, 60, **options)
     ids = random_ids(150, seed=6)
     with recording(session) as steps:
         logits_after(engine, session, ids[:20])
