@@ -66,7 +66,7 @@ class Site:
 
 
 # A site is a subpackage of its name with a function `open_site(world, addresses) -> Site` in its module `site`.
-SITE_NAMES = ("shopping",)
+SITE_NAMES = ("shopping", "wiki")
 
 
 def open_site(name: str, world: World, addresses: Mapping[str, str]) -> Site:
