@@ -118,7 +118,7 @@ def _extra(
     alternatives: Sequence[Sequence[str]],
 ) -> dict[str, Any]:
     needle, reminder = draft.needle, None
-    facts = None
+    facts: dict[str, Any] | None = None
     if needle is not None:
         facts = {"kind": needle.kind, "fact": needle.fact}
         if distance is not None:
@@ -142,7 +142,7 @@ def _extra(
         "reminder": reminder,
         "changes_state": draft.changes,
         "alternatives": [list(other) for other in alternatives],
-        "eval_ext": dict(draft.eval_ext) or None,
+        "eval_ext": dict(draft.eval_ext),
         "oracle": list(oracle),
     }
 

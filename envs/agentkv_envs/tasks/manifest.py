@@ -2,8 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agentkv_envs.tasks.assemble import Spec
 
-_SPECS: tuple[Spec, ...] = ()
 
-VWA75: dict[str, Spec] = {spec.task_id: spec for spec in _SPECS}
+def _numbered(site: str, *tasks: tuple[str, dict[str, Any]] | str) -> list[Spec]:
+    """A site's tasks in order; a text beginning with "=" is a twin of the task with that number."""
+    specs: list[Spec] = []
+    for number, task in enumerate(tasks, 1):
+        name = f"{site}-{number:03d}"
+        if isinstance(task, str) and task.startswith("="):
+            original = specs[int(task[1:]) - 1]
+            specs.append(Spec(name, original.family, original.pinned, original.task_id))
+        else:
+            family, pinned = (task, {}) if isinstance(task, str) else task
+            specs.append(Spec(name, family, pinned))
+    return specs
+
+
+_SHOPPING = _numbered(
+    "shopping",
+    ("product_into_cart", {"product": "Harbor Red 2-Slice Toaster"}),
+    ("tracking_number", {"date": "2026-02-18"}),
+    ("cheapest_of_kind", {"kind": "Speaker"}),
+    ("weight_of_product", {"product": "Summit White Travel Backpack"}),
+    ("deal_order", {"product": "Cedar Red Delta Kite", "deal": "Spring cleaning"}),
+    ("reward_order", {"product": "Harbor Grey 900-Piece Puzzle"}),
+    ("change_address", {"street": "Gartenallee 21", "postcode": "10115"}),
+    ("swap_wish", {"product": "Harbor Grey 900-Piece Puzzle"}),
+    ("longer_warranty", {"sort": "field rain jacket"}),
+    (
+        "review_from_order",
+        {"date": "2026-02-18", "stars": 4, "title": "Clear sound", "text": "The battery lasts two days."},
+    ),
+    ("thanks_order", {"product": "Summit Red 6 kg Dumbbell"}),
+    "cancel_order",
+    ("collection_fee", {"product": "tent"}),
+    ("sum_of_two", {"a": "Cedar Black Party Speaker", "b": "Maple White Large Wall Clock"}),
+    ("size_by_guide", {"product": "Field Black Rain Jacket", "chest": 100}),
+    ("reorder_as_gift", {"date": "2025-12-11", "name": "Paul", "note": "Happy birthday"}),
+)
+
+VWA75: dict[str, Spec] = {spec.task_id: spec for spec in _SHOPPING}
