@@ -274,9 +274,12 @@ def review_from_order(draw: Draw) -> Draft:
         click("Submit Review"),
         stop(),
     ]
-    latest = "func:shopping_get_sku_latest_review_{}('%s')" % item["sku"]
     targets = [
-        {"url": "last", "locator": latest.format(column), "required_contents": {"exact_match": value}}
+        {
+            "url": "last",
+            "locator": f"func:shopping_get_sku_latest_review_{column}('{item['sku']}')",
+            "required_contents": {"exact_match": value},
+        }
         for column, value in (("rating", str(stars)), ("author", "Emma"), ("text", text))
     ]
     return Draft(
