@@ -6,33 +6,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentkv_agents.base import AgentStep
-from agentkv_envs import EnvError, parse_action, resolve
+from agentkv_envs import EnvError, parse_action
+from agentkv_envs.tasks.oracle import Pilot
 
 if TYPE_CHECKING:
     from agentkv_envs import Observation
 
 
 class OracleAgent:
-    """Replays a task's oracle: actions that name elements by label, looked up on the page they are due.
+    """Carries out a task's oracle: actions that name elements by label, looked up on the page they are due.
 
-    An action that does not fit the page is reported as a failed reply, so that a task whose oracle is
-    broken shows as such instead of stopping the run.
+    Where the page does not show the element yet, it looks on (`more`, the next page). An action that does not fit the
+    page is reported as a failed reply, so that a task whose oracle is broken shows as such instead of stopping the run.
     """
 
     def __init__(self, oracle: Sequence[str]) -> None:
-        self._left = list(oracle)
+        self._pilot = Pilot(oracle)
 
     def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
         """The next action of the oracle; see `Agent.act`."""
-        if not self._left:
-            return AgentStep(None, "", "failed", "the oracle has no action left and the task is not done")
-        text = self._left[0]
         try:
-            action = resolve(text, observation)
+            action = self._pilot.next(observation)
         except EnvError as error:
-            return AgentStep(None, text, "failed", str(error))
-        del self._left[0]
-        return AgentStep(action, text)
+            return AgentStep(None, "", "failed", str(error))
+        return AgentStep(action, str(action))
 
     def close(self) -> None:
         """Holds nothing."""

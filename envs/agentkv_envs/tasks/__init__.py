@@ -16,12 +16,15 @@ from agentkv_envs.errors import TaskError
 from agentkv_envs.tasks.schema import read_task
 from agentkv_envs.types import Task
 
-SUITES = ("vwa75",)
+SUITES = ("vwa75", "vwa75-lite")
+_LITE = 25
 _PLACEHOLDER = re.compile(r"__([A-Z][A-Z0-9_]*?)__")
 
 
 def load_suite(spec: str) -> list[Task]:
     """The tasks of a suite: "vwa75", or "vwa75:GLOB[,GLOB...]" for those whose id matches.
+
+    "vwa75-lite" are the 25 tasks of `vwa75` with the shortest oracles.
 
     Raises:
         TaskError: no such suite (lists them), or no task matches (lists near ids).
@@ -46,6 +49,10 @@ def load_suite(spec: str) -> list[Task]:
 
 
 def _shipped(suite: str) -> list[Task]:
+    if suite == "vwa75-lite":
+        tasks = _shipped("vwa75")
+        shortest = {t.task_id for t in sorted(tasks, key=lambda t: (len(t.oracle), t.task_id))[:_LITE]}
+        return [task for task in tasks if task.task_id in shortest]
     folder = resources.files(__package__ or "").joinpath(suite)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
     return [read_task(json.loads(f.read_text("utf-8")), f"{suite}/{f.name}") for f in files]

@@ -106,32 +106,62 @@ class Trace:
         return tuple(str(replace(a, element_id=None) if a.label is not None else a) for a in self.actions)
 
 
+class Pilot:
+    """Follows a plan, one action per page.
+
+    Attributes:
+        steps: for each step of the plan that is behind, the index of its own action (None for a `read`).
+    """
+
+    def __init__(self, plan: Sequence[str]):
+        self.steps: list[int | None] = []
+        self._plan = tuple(plan)
+        self._taken = 0
+        self._looks = 0
+
+    def next(self, observation: Observation) -> Action:
+        """The action for this page.
+
+        Raises:
+            OracleError: the plan has ended, or its next step cannot be done here.
+        """
+        while len(self.steps) < len(self._plan):
+            step = self._plan[len(self.steps)]
+            action = follow(step, observation)
+            if action is None:
+                self._pass(None)
+                continue
+            if _is_step(action, step):
+                self._pass(self._taken)
+            elif self._looks == MAX_REVEALS:
+                raise OracleError(f"{step} is not in sight after {MAX_REVEALS} looks")
+            else:
+                self._looks += 1
+            self._taken += 1
+            return action
+        raise OracleError("the oracle has no action left and the task is not done")
+
+    def _pass(self, index: int | None) -> None:
+        self.steps.append(index)
+        self._looks = 0
+
+
 def carry_out(env: Env, task: Task, plan: Sequence[str], seed: int = 0) -> Trace:
     """Run a plan (texts of steps) from the task's first page to its end, and score it.
 
     Raises:
         OracleError: a step is impossible on the page it meets, or the site refuses it.
     """
-    seen = [env.reset(task, seed)]
-    done: list[Action] = []
-    steps: list[int | None] = []
-    for number, step in enumerate(plan):
-        for _ in range(MAX_REVEALS + 1):
-            action = follow(step, seen[-1])
-            if action is None:
-                steps.append(None)
-                break
-            result = env.step(action)
-            if result.error is not None:
-                raise OracleError(f"{task.task_id}, step {number} ({step}): {result.error}\n{seen[-1].text}")
-            done.append(action)
-            seen.append(result.observation)
-            if _is_step(action, step):
-                steps.append(len(done) - 1)
-                break
-        else:
-            raise OracleError(f"{task.task_id}, step {number} ({step}) is not in sight after {MAX_REVEALS} looks")
-    return Trace(tuple(seen), tuple(done), tuple(steps), env.evaluate())
+    seen, done, pilot = [env.reset(task, seed)], list[Action](), Pilot(plan)
+    while True:
+        action = pilot.next(seen[-1])
+        result = env.step(action)
+        if result.error is not None:
+            raise OracleError(f"{task.task_id}: {action}: {result.error}\n{seen[-1].text}")
+        done.append(action)
+        seen.append(result.observation)
+        if result.done:
+            return Trace(tuple(seen), tuple(done), tuple(pilot.steps), env.evaluate())
 
 
 def _is_step(action: Action, step: str) -> bool:

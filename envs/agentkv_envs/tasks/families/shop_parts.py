@@ -31,7 +31,8 @@ def pair(draw: Draw, condition: str) -> tuple[Row, Row]:
         "shopping",
         "SELECT a.id AS first, b.id AS second FROM product a JOIN product b ON a.brand = b.brand AND a.kind = b.kind"
         " AND a.variant = b.variant AND a.id != b.id WHERE a.stock >= 3 AND b.stock >= 3 AND a.sizes = ''"
-        " AND (SELECT COUNT(*) FROM product c WHERE c.brand = a.brand AND c.kind = a.kind AND c.variant = a.variant) = 2"
+        " AND (SELECT COUNT(*) FROM product c WHERE c.brand = a.brand AND c.kind = a.kind AND c.variant = a.variant)"
+        " = 2"
         f" AND {condition}",
     )
     both = [draw.rows("shopping", "SELECT * FROM product WHERE id = ?", found[k])[0] for k in ("first", "second")]

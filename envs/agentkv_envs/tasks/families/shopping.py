@@ -23,6 +23,7 @@ from agentkv_envs.tasks.draft import (
 )
 from agentkv_envs.tasks.families.shop_parts import (
     HOME,
+    Row,
     deal,
     in_cart,
     open_product,
@@ -299,11 +300,11 @@ def lighter_of_two(draw: Draw) -> Draft:
     )
 
 
-def _others(draw: Draw, kind: str) -> list[dict[str, object]]:
+def _others(draw: Draw, kind: str) -> list[Row]:
     """Two products of other kinds, to be busy with in between."""
     found = draw.some("shopping", 2, "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = ''", kind)
     require(found[0]["kind"] != found[1]["kind"])
-    return [dict(row) for row in found]
+    return found
 
 
 @family("shopping")
@@ -385,7 +386,7 @@ def better_rated(draw: Draw) -> Draft:
         {"words": words, "c": c["name"], "d": d["name"]},
         (HOME,),
         pages(
-            in_cart(str(c["name"]), str(d["name"])),
+            in_cart(c["name"], d["name"]),
             page_holds(_WISHES, ".wishlist", must_include=[best["name"]]),
             page_holds(_WISHES, ".wishlist", must_exclude=[other["name"]]),
         ),
