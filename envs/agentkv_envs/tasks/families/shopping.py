@@ -72,6 +72,7 @@ def wish_for(draw: Draw) -> Draft:
             "Put the {{product}} on my wish list.",
             "Add the {{product}} to the wish list.",
             "I would like to have the {{product}} one day: note it on my wish list.",
+            "Add the {{product}} to my wish list. Answer N/A when that cannot be done.",
         )
     )
     plan = [*open_product(item["name"]), click("Add to Wish List"), stop()]
@@ -87,7 +88,7 @@ def several_into_cart(draw: Draw) -> Draft:
         (
             "Put {{count}} of the {{product}} into the cart.",
             "Add {{count}} pieces of the {{product}} to my cart.",
-            "I need {{count}} times the {{product}}; put them into the cart.",
+            "I need {{count}} times the {{product}}; put them into the cart. If that is impossible, answer N/A.",
         )
     )
     plan = [*open_product(item["name"]), type_in("Qty", str(count)), click("Add to Cart"), stop()]
@@ -178,7 +179,7 @@ def not_sold(draw: Draw) -> Draft:
             "Add the {{product}} to my wish list. Answer N/A when that cannot be done.",
         )
     )
-    plan = [search(wanted), search(f"{item['brand']} {item['variant']} {item['kind']}"), stop("N/A")]
+    plan = [search(wanted), search(f"{item['variant']} {item['kind']}"), stop("N/A")]
     return Draft(
         template,
         {"product": wanted},
