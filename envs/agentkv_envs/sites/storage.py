@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
+from datetime import date
 
+# The clock of all sites stands still.
+TODAY = date(2026, 3, 14)
 Row = sqlite3.Row
 
 # Every site's schema holds these two tables; `Storage` works on them.

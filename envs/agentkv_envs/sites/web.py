@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -50,7 +51,9 @@ def templates(package: str) -> Environment:
 
 
 def render(package: str, template: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:
-    return HTMLResponse(templates(package).get_template(template).render(values), status)
+    """A page. It is never kept by the browser: what was shown once must not come back with `go_back`."""
+    html = templates(package).get_template(template).render(values)
+    return HTMLResponse(html, status, headers={"cache-control": "no-store"})
 
 
 @functools.lru_cache(maxsize=32)
@@ -78,10 +81,18 @@ async def form_of(request: Request) -> dict[str, str]:
     return {key: value for key, value in form.items() if not isinstance(value, UploadFile)}
 
 
-async def upload_of(request: Request, field: str) -> bytes:
-    """The content of an uploaded file, empty where none was chosen."""
+@dataclass(frozen=True)
+class Upload:
+    """An uploaded file; both are empty where none was chosen."""
+
+    name: str = ""
+    content: bytes = b""
+
+
+async def upload_of(request: Request, field: str) -> Upload:
+    """The file a posted form brings in `field`."""
     value = (await request.form()).get(field)
-    return await value.read() if isinstance(value, UploadFile) else b""
+    return Upload(value.filename or "", await value.read()) if isinstance(value, UploadFile) else Upload()
 
 
 def inside(path: str, default: str) -> str:
