@@ -65,6 +65,7 @@ class BrowserHost:
         self._offline = offline
         self._mark = ""
         self._has_run = False
+        self._reach: frozenset[str] = frozenset()
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
 
@@ -73,22 +74,29 @@ class BrowserHost:
         """The flag that the browser's processes carry ("" before the first start)."""
         return self._mark
 
-    async def get(self) -> Browser:
-        """The running browser; starts one when there is none.
+    async def get(self, reach: frozenset[str] = frozenset()) -> Browser:
+        """The running browser; starts one when there is none, or one that reaches other hosts.
+
+        Args:
+            reach: names of hosts that pages may load from besides 127.0.0.1.
 
         Raises:
             BrowserMissing: there is no Chromium on this machine, or none that starts.
             InfraError: it did start before, but does not any more.
         """
         if self._browser is not None and self._browser.is_connected():
-            return self._browser
+            if reach == self._reach:
+                return self._browser
+            await self.close()
+        self._reach = reach
         path = find_executable(self._executable)
         if self._playwright is None:
             self._playwright = await async_playwright().start()
         if path is None and not Path(self._playwright.chromium.executable_path).exists():
             raise BrowserMissing(f"no Chromium found; {INSTALL_HINT}")
         self._mark = f"--agentkv-browser={os.getpid()}-{uuid.uuid4().hex[:12]}"
-        args = [*_ARGS, self._mark, *([_OFFLINE] if self._offline else [])]
+        rules = ", ".join([_OFFLINE, *(f"EXCLUDE {host}" for host in sorted(reach))])
+        args = [*_ARGS, self._mark, *([rules] if self._offline else [])]
         try:
             self._browser = await self._playwright.chromium.launch(executable_path=path, args=args)
         except PlaywrightError as error:

@@ -14,17 +14,20 @@ from typing import Any, TypeVar
 
 from playwright.async_api import Error as PlaywrightError
 
+from agentkv_envs import hosts
 from agentkv_envs.browser import BrowserHost
 from agentkv_envs.episode import Episode
 from agentkv_envs.errors import ActionError, EnvError, InfraError
 from agentkv_envs.observe import TokenCounter, estimate_tokens
-from agentkv_envs.scoring import DIALECTS, score_episode
+from agentkv_envs.scoring import DIALECTS, Judges, score_episode
 from agentkv_envs.sites import World
 from agentkv_envs.types import STYLES, Action, Observation, Score, StepResult, Task
 
 T = TypeVar("T")
 _RECYCLE_AFTER = 25
 _GRACE_S = 15.0
+# Judges are slow, and so are real hosts: evaluators may open many pages of them, a reset may take minutes.
+_SCORING_S, _HOST_RESET_S = 300.0, 900.0
 _open: weakref.WeakSet[WebEnv] = weakref.WeakSet()
 
 
@@ -40,6 +43,7 @@ class WebEnv:
         screenshots: take one after every step (see `screenshot`).
         executable: the Chromium to use; None searches (see `find_executable`).
         scoring: "fixed" or "official" evaluator semantics.
+        judges: who answers what no rule can tell; None: it stays unscored.
         count_tokens: counts the tokens of an observation, which is held to 350 of them.
     """
 
@@ -51,6 +55,7 @@ class WebEnv:
         executable: str | None = None,
         *,
         scoring: str = "fixed",
+        judges: Judges | None = None,
         count_tokens: TokenCounter = estimate_tokens,
     ):
         if style not in STYLES:
@@ -61,11 +66,13 @@ class WebEnv:
             raise EnvError(f"step_timeout_s must be positive, not {step_timeout_s}")
         self.style = style
         self.scoring = scoring
+        self.judges = judges
         self.step_timeout_s = step_timeout_s
         self.screenshots = screenshots
         self.start_ms = 0.0
         self._count_tokens = count_tokens
         self._host = BrowserHost(executable)
+        self._logins = hosts.Logins()
         self._episode: Episode | None = None
         self._episodes = 0
         self._answer: str | None = None
@@ -80,7 +87,7 @@ class WebEnv:
 
     def reset(self, task: Task, seed: int = 0) -> Observation:
         """Start a task: fresh data of this seed, fresh browser context. See `areset`."""
-        return self._wait(self._reset(task, seed))
+        return self._wait(self._reset(task, seed), _HOST_RESET_S if task.external else 0.0)
 
     def step(self, action: Action) -> StepResult:
         """Carry out one action. See `astep`."""
@@ -88,7 +95,7 @@ class WebEnv:
 
     def evaluate(self) -> Score:
         """Score the episode as it stands. See `aevaluate`."""
-        return self._wait(self._evaluate())
+        return self._wait(self._evaluate(), _SCORING_S)
 
     def screenshot(self) -> bytes:
         """A JPEG of the current tab; the one taken at the last step where there is one."""
@@ -104,7 +111,7 @@ class WebEnv:
             TaskError: the task has a placeholder or a site that does not exist.
             InfraError: the first page did not come.
         """
-        return await self._await(self._reset(task, seed))
+        return await self._await(self._reset(task, seed), _HOST_RESET_S if task.external else 0.0)
 
     async def astep(self, action: Action) -> StepResult:
         """Carry out one action; one that is impossible leaves the page as it is and says why in `error`.
@@ -117,7 +124,7 @@ class WebEnv:
 
     async def aevaluate(self) -> Score:
         """Score the episode as it stands, with the answer of `stop` ("" before it)."""
-        return await self._await(self._evaluate())
+        return await self._await(self._evaluate(), _SCORING_S)
 
     async def ascreenshot(self) -> bytes:
         """See `screenshot`."""
@@ -155,33 +162,34 @@ class WebEnv:
 
     # Threads and time
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def _submit(self, work: Coroutine[Any, Any, T], limit_s: float) -> concurrent.futures.Future[T]:
         if self._closed:
             work.close()
             raise EnvError("this environment is closed; make a new one")
-        return asyncio.run_coroutine_threadsafe(self._guard(work), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._guard(work, limit_s), self._loop)
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self._submit(work)
+    def _wait(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
+        limit_s = max(self.step_timeout_s, least_s)
+        future = self._submit(work, limit_s)
         try:
-            return future.result(self.step_timeout_s + _GRACE_S)
+            return future.result(limit_s + _GRACE_S)
         except TimeoutError:
             self._host.kill()
-            raise InfraError(f"the browser did not respond within {self.step_timeout_s:g} s") from None
+            raise InfraError(f"the browser did not respond within {limit_s:g} s") from None
         except BaseException:
             future.cancel()
             raise
 
-    async def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(self._submit(work))
+    async def _await(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
+        return await asyncio.wrap_future(self._submit(work, max(self.step_timeout_s, least_s)))
 
-    async def _guard(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _guard(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Hold the work to the time limit; whatever breaks the browser ends the episode."""
         try:
-            return await asyncio.wait_for(work, self.step_timeout_s)
+            return await asyncio.wait_for(work, limit_s)
         except TimeoutError:
             await self._abandon()
-            raise InfraError(f"the page did not respond within {self.step_timeout_s:g} s") from None
+            raise InfraError(f"the page did not respond within {limit_s:g} s") from None
         except PlaywrightError as error:
             await self._abandon()
             raise InfraError(f"the browser failed: {str(error).strip().splitlines()[0]}") from None
@@ -209,12 +217,12 @@ class WebEnv:
             await previous.close()
         if self._episodes and self._episodes % _RECYCLE_AFTER == 0:
             await self._host.close()
-        browser = await self._host.get()
+        browser = await self._host.get(hosts.host_names() if task.external else frozenset())
         self._episodes += 1
         self._answer, self._picture = None, b""
         began = perf_counter()
         self._episode = episode = Episode(self.style, self._count_tokens)
-        await episode.start(browser, task, World(seed, task.split))
+        await episode.start(browser, task, World(seed, task.split), self._logins)
         observation = await episode.observe()
         self.start_ms = (perf_counter() - began) * 1e3
         if self.screenshots:
@@ -247,7 +255,7 @@ class WebEnv:
         return StepResult(observation, error, self._answer is not None, self._answer, timings)
 
     async def _evaluate(self) -> Score:
-        return await score_episode(self._running(), self._answer or "", self.scoring)
+        return await score_episode(self._running(), self._answer or "", self.scoring, self.judges)
 
     async def _screenshot(self) -> bytes:
         if not self._picture or not self.screenshots:

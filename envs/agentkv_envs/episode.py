@@ -12,10 +12,12 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, Dialog, Page, Request, ViewportSize
 from playwright.async_api import Error as PlaywrightError
 
+from agentkv_envs import hosts
 from agentkv_envs.errors import ActionError, InfraError
 from agentkv_envs.execute import perform
 from agentkv_envs.observe import PageState, Surroundings, TokenCounter, change_view, dialog_observation, observe
 from agentkv_envs.resolve import resolve
+from agentkv_envs.sent import Sent, form_fields
 from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
 from agentkv_envs.tasks import bind
@@ -39,6 +41,9 @@ class Episode:
         self.count_tokens = count_tokens
         self.sites: list[Site] = []
         self.urls: dict[str, str] = {}
+        # For evaluators: the databases as they were at the start, and the requests of the pages.
+        self.before: dict[str, bytes] = {}
+        self.sent: list[Sent] = []
         self.task: Task | None = None
         self.context: BrowserContext | None = None
         self.pages: list[Page] = []
@@ -56,8 +61,46 @@ class Episode:
 
     # Life
 
-    async def start(self, browser: Browser, task: Task, world: World) -> None:
-        """Bring up the task's sites with fresh data and open its start pages."""
+    async def start(self, browser: Browser, task: Task, world: World, logins: hosts.Logins | None = None) -> None:
+        """Open the task's start pages: on its sites with fresh data, or on real hosts, signed in through `logins`."""
+        if task.external:
+            context = await self._open_hosts(browser, task, logins or hosts.Logins())
+        else:
+            context = await self._open_sites(browser, task, world)
+        await context.add_init_script(_SETTLE)
+        context.on("page", self._adopt)
+        began = perf_counter()
+        for url in self.bound.start_url.split(" |AND| "):
+            page = await context.new_page()
+            await page.goto(url, wait_until="domcontentloaded", timeout=0)
+        self.current = self.pages[0]
+        await self._settle(began)
+        for site in self.sites:
+            if site.started is not None:
+                self.task = await site.started(self.current, self.bound)
+
+    @property
+    def bound(self) -> Task:
+        """The task, with its placeholders filled in."""
+        assert self.task is not None
+        return self.task
+
+    async def _open_hosts(self, browser: Browser, task: Task, logins: hosts.Logins) -> BrowserContext:
+        hosts.require([task])
+        self.urls.update(hosts.addresses())
+        self.task = bind(task, self.values())
+        await hosts.reset(self.task, self.urls)
+        state = await logins.state(browser, self.urls, hosts.login_sites(task))
+        self.context = context = await browser.new_context(
+            viewport={**VIEWPORT, **task.raw.get("viewport_size", {})},
+            locale="en-US",
+            accept_downloads=False,
+            storage_state=state,
+        )
+        await hosts.check_images(self.task, context)
+        return context
+
+    async def _open_sites(self, browser: Browser, task: Task, world: World) -> BrowserContext:
         self.sites = [open_site(name, world, self.urls) for name in task.sites]
         task = at_seed(task, world, self.sites)
         self.sites = with_reminder(task, self.sites)
@@ -68,20 +111,15 @@ class Episode:
         self.context = context
         self.urls.update({site.name: server.url for site, server in zip(self.sites, self._servers, strict=True)})
         self.task = bind(task, self.values())
-        await context.add_init_script(_SETTLE)
+        if "db_state" in task.eval["eval_types"]:
+            self.before = {site.name: site.database.serialize() for site in self.sites}
         cookies: list[Any] = [
             {"name": name, "value": value, "url": self.urls[site.name]}
             for site in self.sites
             for name, value in site.cookies.items()
         ]
         await context.add_cookies(cookies)
-        context.on("page", self._adopt)
-        began = perf_counter()
-        for url in self.task.start_url.split(" |AND| "):
-            page = await context.new_page()
-            await page.goto(url, wait_until="domcontentloaded", timeout=0)
-        self.current = self.pages[0]
-        await self._settle(began)
+        return context
 
     def values(self) -> dict[str, str]:
         """What the placeholders of tasks stand for in this episode."""
@@ -128,6 +166,8 @@ class Episode:
         self._crashed = True
 
     def _on_request(self, request: Request) -> None:
+        if request.resource_type in ("document", "xhr", "fetch"):
+            self.sent.append(Sent(request.method, request.url, form_fields(request.post_data_buffer)))
         if request.is_navigation_request() and request.frame.parent_frame is None:
             self._navigating.add(request)
 

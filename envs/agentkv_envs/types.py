@@ -149,6 +149,7 @@ class Task:
         eval: the VWA `eval` object.
         oracle: actions that solve it, by label and without ids.
         raw: the JSON object the task was read from.
+        folder: where files stand that it names by a relative path, "" for nowhere.
     """
 
     task_id: str
@@ -158,6 +159,18 @@ class Task:
     eval: dict[str, Any]
     oracle: tuple[str, ...]
     raw: dict[str, Any]
+    folder: str = ""
+
+    @property
+    def external(self) -> bool:
+        """Whether it runs on the benchmark's real hosts, not on embedded sites."""
+        return bool(self.raw.get("agentkv", {}).get("external", False))
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Pictures that belong to the intent: addresses, or paths below `folder`."""
+        given = self.raw.get("image") or ()
+        return (given,) if isinstance(given, str) else tuple(given)
 
     @property
     def suite(self) -> str:

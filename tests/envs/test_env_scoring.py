@@ -9,9 +9,11 @@ import pytest
 from env_pages import task_at
 
 from agentkv_envs import TaskError, WebEnv, load_suite, resolve
-from agentkv_envs.scoring.functions import FUNCTIONS, parse_call
+from agentkv_envs.scoring.functions import FUNCTIONS
 from agentkv_envs.scoring.text import Unscored, clean, match_answer, match_content, words
 from agentkv_envs.scoring.urls import match_url
+from agentkv_envs.tasks import calls
+from agentkv_envs.tasks.calls import parse_call
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,8 @@ from agentkv_envs.scoring.urls import match_url
         ("a red kettle here", {"must_include": ["red kettle"]}, True, True),
         ("green", {"must_include": ["red |OR| green"]}, True, True),
         ("green", {"must_include": ["red", "green"]}, False, False),
-        ("0.", {"must_include": ["0"]}, False, True),
+        ("0.", {"must_include": ["0"]}, True, True),
+        ("0. none of them", {"must_include": ["0"]}, False, True),
         ("It costs $25.50", {"must_include": ["25.50"]}, True, True),
         ("000170", {"must_include": ["170"]}, False, False),
         ("a blue one", {"must_include": ["blue"], "must_exclude": ["red"]}, True, True),
@@ -57,6 +60,12 @@ def test_tokens_split_signs_from_words() -> None:
         ["it", "'s", "$", "25.50", "(", "new", ")", ",", "is", "n't", "it", "?"]
     )
     assert words("done.", "official") == ["done", "."]
+    assert words("call 412-268-2000, 64gb +7 e.g. here. cannot", "official") == (
+        ["call", "412-268-2000", ",", "64gb", "+7", "e.g.", "here", ".", "can", "not"]
+    )
+    assert words("the 'x' is 5:30--not 1,000...", "official") == (
+        ["the", "'", "x", "'", "is", "5:30", "--", "not", "1,000", "..."]
+    )
     assert clean('"A  b"', "official") == "a  b"
     assert clean('"A  b"', "fixed") == "a b"
 
@@ -87,13 +96,26 @@ def test_url_match(url: str, reference: str, note: str, official: bool, fixed: b
 
 def test_functions_are_called_by_name_and_never_evaluated() -> None:
     assert parse_call("get_query_text(__page__, '.price')") == ("get_query_text", [".price"])
-    for text in ("__import__('os').system('x')", "f(open('x'))", "f(x=1)", "1 + 1", "f(", "f(*a)", "(lambda: 1)()"):
+    for text in (
+        "__import__('os').system('x')",
+        "get_query_text(open('x'))",
+        "get_query_text(selector='x')",
+        "get_query_text(*a)",
+        "get_query_text(",
+        "os_system('x')",
+        "1 + 1",
+        "(lambda: 1)()",
+    ):
         with pytest.raises(ValueError, match="func:"):
             parse_call(text)
-    assert "shopping_get_latest_order_url" in FUNCTIONS
+    for text in ("get_query_text(__page__)", "shopping_get_latest_order_url(1)", "get_query_text('a', 'b')"):
+        with pytest.raises(ValueError, match="takes"):
+            parse_call(text)
+    assert set(FUNCTIONS) == set(calls.FUNCTIONS)
 
 
-SHOP = load_suite("vwa75:shopping-001")[0]
+# A task of its own: one of the suite would be made anew from its family.
+SHOP = replace(load_suite("vwa75:shopping-001")[0], task_id="test-001", raw={})
 
 
 def html(url: str, locator: str, required: dict[str, Any]) -> dict[str, Any]:
@@ -153,9 +175,6 @@ def test_a_part_without_a_judge_leaves_the_score_open_unless_another_failed(env:
     both = {**unsure, "eval_types": ["string_match", "url_match"], "reference_url": "http://127.0.0.1/"}
     env.step(resolve("stop [maybe]", env.reset(replace(task_at(f"{site}/late"), eval=both))))
     assert env.evaluate().success is False
-    pictures = {"eval_types": ["page_image_query"]}
-    env.reset(replace(task_at(f"{site}/late"), eval=pictures))
-    assert env.evaluate().success is None
 
 
 @pytest.mark.browser

@@ -1,133 +1,148 @@
-"""The `func:` functions of task JSON: a fixed list, called by name with literal arguments, never `eval`."""
+"""The `func:` functions of task JSON. `agentkv_envs.tasks.calls` names them and reads a call; here they are done."""
 
 from __future__ import annotations
 
-import ast
-import sqlite3
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.async_api import Page
 
 from agentkv_envs.errors import TaskError
+from agentkv_envs.scoring import markup
+from agentkv_envs.scoring.shop import OrderLine, Shop
+from agentkv_envs.scoring.text import Unscored
+from agentkv_envs.tasks.calls import parse_call
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What the functions may read: the shop's database and address, and the page being checked."""
+    """What the functions may read: the page being checked and the shop, where the task has one."""
 
-    database: sqlite3.Connection | None
-    shop_url: str
-    page: Page | None
+    page: Page
+    shop: Shop | None
 
-
-def parse_call(text: str) -> tuple[str, list[str | int | float]]:
-    """Name and arguments of `name(literal, ...)`; `__page__` stands for the page and is passed over.
-
-    Raises:
-        ValueError: anything else than a call of a plain name with literals.
-    """
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise ValueError(f"func: {text!r} is not a function call") from None
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
-        raise ValueError(f"func: {text!r} is not a plain function call")
-    args: list[str | int | float] = []
-    for arg in node.args:
-        if isinstance(arg, ast.Name) and arg.id == "__page__":
-            continue
-        if not isinstance(arg, ast.Constant) or not isinstance(arg.value, str | int | float):
-            raise ValueError(f"func: {text!r} may have only texts and numbers as arguments")
-        args.append(arg.value)
-    return node.func.id, args
+    def need_shop(self) -> Shop:
+        """The shop; raises Unscored when the task has none."""
+        if self.shop is None:
+            raise Unscored("the task has no shop to ask")
+        return self.shop
 
 
 async def call(text: str, sources: Sources, where: str) -> str:
     """The result of a `func:` expression as a text ("" where the data holds nothing).
 
+    `__last_url__` in an argument stands for the page's address.
+
     Raises:
         TaskError: not a call, an unknown function, or arguments that do not fit.
+        Unscored: it asks about a site the task does not have.
     """
     try:
         name, args = parse_call(text)
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise ValueError(f"func: there is no function {name!r}; there are {', '.join(FUNCTIONS)}")
-        return await function(sources, *args)
-    except (ValueError, TypeError) as error:
-        raise TaskError(where, "eval.program_html", str(error)) from None
+    except ValueError as error:
+        raise TaskError(where, "eval", str(error)) from None
+    filled = [arg.replace("__last_url__", sources.page.url) for arg in args]
+    return await FUNCTIONS[name](sources, *filled)
 
 
-def _value(sources: Sources, sql: str, *args: object) -> str:
-    if sources.database is None:
-        return ""
-    row = sources.database.execute(sql, args).fetchone()
-    return "" if row is None or row[0] is None else str(row[0])
+def _post_url(url: str) -> str:
+    """The forum post an address belongs to, or the address itself."""
+    parts = urlsplit(url)
+    steps = parts.path.split("/")
+    if len(steps) < 4 or steps[1] != "f":
+        return url
+    return f"{parts.scheme}://{parts.netloc}/f/{steps[2]}/{steps[3]}/"
 
 
-async def latest_order_url(sources: Sources) -> str:
-    """Address of the newest order."""
-    order_id = _value(sources, "SELECT MAX(id) FROM orders WHERE created = (SELECT MAX(created) FROM orders)")
-    return f"{sources.shop_url}/sales/order/view/order_id/{order_id}/"
+async def _reddit_post_url(sources: Sources, url: str) -> str:
+    return _post_url(url)
 
 
-def _latest_order(column: str) -> Callable[..., Awaitable[str]]:
-    async def function(sources: Sources, sku: str = "") -> str:
-        newest = "(SELECT MAX(id) FROM orders WHERE created = (SELECT MAX(created) FROM orders))"
-        sql = (
-            f"SELECT GROUP_CONCAT({column}, ' ') FROM order_item i JOIN product p ON p.id = i.product_id"
-            f" WHERE i.order_id = {newest} AND (? = '' OR p.sku = ?)"
-        )
-        return _value(sources, sql, sku, sku)
-
-    return function
+async def _comment(sources: Sources, user: str) -> str:
+    return (await markup.latest_comment(sources.page, user))["content"]
 
 
-def _latest_review(column: str) -> Callable[..., Awaitable[str]]:
+async def _comment_object(sources: Sources, user: str) -> str:
+    return json.dumps(await markup.latest_comment(sources.page, user), ensure_ascii=False)
+
+
+async def _comment_parent(sources: Sources, user: str) -> str:
+    return (await markup.latest_comment(sources.page, user))["parent"]
+
+
+async def _query_text(sources: Sources, selector: str) -> str:
+    return await markup.text(sources.page, selector)
+
+
+async def _query_text_lowercase(sources: Sources, selector: str) -> str:
+    return (await markup.text(sources.page, selector)).lower()
+
+
+async def _latest_order_url(sources: Sources) -> str:
+    return await sources.need_shop().latest_order_url()
+
+
+def _latest_review(what: str) -> Callable[[Sources, str], Awaitable[str]]:
     async def function(sources: Sources, sku: str) -> str:
-        sql = (
-            f"SELECT r.{column} FROM review r JOIN product p ON p.id = r.product_id WHERE p.sku = ?"
-            " ORDER BY r.created DESC, r.id DESC LIMIT 1"
-        )
-        return _value(sources, sql, sku)
+        return await sources.need_shop().latest_review(sku, what)
 
     return function
 
 
-def _product(expression: str) -> Callable[..., Awaitable[str]]:
-    async def function(sources: Sources, sku: str) -> str:
-        return _value(sources, f"SELECT {expression} FROM product p WHERE p.sku = ?", sku)
-
-    return function
+async def _order_names(sources: Sources) -> str:
+    return " |OR| ".join(line.name for line in await sources.need_shop().order_lines(sources.page))
 
 
-async def query_text(sources: Sources, selector: str) -> str:
-    """Text of the first element that matches the selector on the page being checked."""
-    if sources.page is None:
-        return ""
-    text: Any = await sources.page.evaluate(
-        "s => { const e = document.querySelector(s); return e ? e.innerText : ''; }", selector
-    )
-    return str(text)
+async def _order_line(sources: Sources, skus: str) -> OrderLine | None:
+    wanted = skus.split(" |OR| ")
+    lines = await sources.need_shop().order_lines(sources.page)
+    return next((line for line in lines if line.sku in wanted), None)
 
 
-async def query_text_lowercase(sources: Sources, selector: str) -> str:
-    """`query_text` in lower case."""
-    return (await query_text(sources, selector)).lower()
+async def _order_quantity(sources: Sources, skus: str) -> str:
+    line = await _order_line(sources, skus)
+    return str(line.qty if line else 0)
+
+
+async def _order_option(sources: Sources, sku: str, option: str = "Size") -> str:
+    line = await _order_line(sources, sku)
+    return line.options.get(option, "") if line else ""
+
+
+async def _attributes(sources: Sources, name: str) -> str:
+    return await markup.attributes(sources.page, name)
+
+
+async def _price(sources: Sources, sku: str = "") -> str:
+    return await sources.need_shop().price(sources.page, sku)
+
+
+async def _review_count(sources: Sources, sku: str = "") -> str:
+    return await sources.need_shop().review_count(sources.page, sku)
+
+
+async def _rating(sources: Sources) -> str:
+    return await markup.rating(sources.page)
 
 
 FUNCTIONS: dict[str, Callable[..., Awaitable[str]]] = {
-    "shopping_get_latest_order_url": latest_order_url,
-    "shopping_get_order_product_name_list": _latest_order("p.name"),
-    "shopping_get_order_product_quantity": _latest_order("i.qty"),
-    "shopping_get_order_product_option": _latest_order("i.size"),
-    "shopping_get_sku_latest_review_author": _latest_review("nickname"),
+    "get_query_text": _query_text,
+    "get_query_text_lowercase": _query_text_lowercase,
+    "reddit_get_latest_comment_content_by_username": _comment,
+    "reddit_get_latest_comment_obj_by_username": _comment_object,
+    "reddit_get_parent_comment_username_of_latest_comment_by_username": _comment_parent,
+    "reddit_get_post_url": _reddit_post_url,
+    "shopping_get_latest_order_url": _latest_order_url,
+    "shopping_get_num_reviews": _review_count,
+    "shopping_get_order_product_name_list": _order_names,
+    "shopping_get_order_product_option": _order_option,
+    "shopping_get_order_product_quantity": _order_quantity,
+    "shopping_get_product_attributes": _attributes,
+    "shopping_get_product_price": _price,
+    "shopping_get_rating_as_percentage": _rating,
+    "shopping_get_sku_latest_review_author": _latest_review("author"),
     "shopping_get_sku_latest_review_rating": _latest_review("rating"),
-    "shopping_get_sku_latest_review_text": _latest_review("detail"),
-    "shopping_get_product_price": _product("p.price_cents / 100.0"),
-    "shopping_get_num_reviews": _product("(SELECT COUNT(*) FROM review r WHERE r.product_id = p.id)"),
-    "get_query_text": query_text,
-    "get_query_text_lowercase": query_text_lowercase,
+    "shopping_get_sku_latest_review_text": _latest_review("text"),
 }

@@ -2,6 +2,8 @@
 
 "official" reproduces the benchmark's released code, defects included; "fixed" (the default) mends them:
 `> 5` excludes 5, whitespace and a closing full stop do not matter, alternatives are alternatives everywhere.
+
+What only a reader can tell (`fuzzy_match`) is asked of a judge, a function of reference and text.
 """
 
 from __future__ import annotations
@@ -9,15 +11,29 @@ from __future__ import annotations
 import operator
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+# Whether a text says the same as a reference; None where there is no judge.
+Ask = Callable[[str, str], bool] | None
 
 DIALECTS = ("official", "fixed")
 
-_TOKEN = re.compile(
-    r"\d+(?:[.,:/]\d+)*(?:\.(?=\s|$))?|[^\W\d_][\w.]*(?:-[\w.]+)*(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"
-    r"|\w[\w.]*(?:-[\w.]+)*|\.{3}|--|[^\w\s]"
-)
+# Signs that stand by themselves, and everything between them; a point, colon or comma before a digit belongs to it.
+_SIGN = '[;@#$%&?!*\\[\\](){}<>"«»“”‘’„`\u2012-\u2015]'
+_TOKEN = re.compile(rf"\.{{2,}}|--|{_SIGN}|[:,](?!\d)|(?:(?!{_SIGN})[^\s.:,-]|\.(?!\.)|[:,](?=\d)|-(?!-))+")
+_CLITIC = re.compile(r"(.+?)(n't|'(?:s|m|d|ll|re|ve)|')$")
+_OPENING = re.compile(r"'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)")
+_TAIL = re.compile(r"[\s\]})>\"'»”’]*\Z")
+_CONTRACTIONS = {
+    "cannot": ["can", "not"],
+    "gimme": ["gim", "me"],
+    "gonna": ["gon", "na"],
+    "gotta": ["got", "ta"],
+    "lemme": ["lem", "me"],
+    "wanna": ["wan", "na"],
+}
+_ABBREVIATIONS = frozenset(["dr", "etc", "inc", "jr", "ltd", "mr", "mrs", "ms", "no", "sr", "st", "vs"])
 _COMPARE = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -41,19 +57,34 @@ def clean(text: str, dialect: str) -> str:
 
 
 def words(text: str, dialect: str) -> list[str]:
-    """Tokens in the manner of the benchmark's tokenizer: words and numbers, signs by themselves.
+    """Tokens in the manner of the benchmark's tokenizer (NLTK's): words, numbers, signs by themselves.
 
-    The benchmark keeps a full stop after a number ("0." is one token, unequal to "0"); "fixed" does not.
+    The benchmark keeps a full stop with a number inside a sentence ("0. yes" has no token "0"); "fixed" does not.
     """
-    found = _TOKEN.findall(text)
     out: list[str] = []
-    for i, token in enumerate(found):
-        ends = token.endswith(".") and token != "..." and len(token) > 1
-        if ends and (dialect == "fixed" or (i == len(found) - 1 and not token[:-1].isdigit())):
-            out += [token[:-1], "."]
-        else:
-            out.append(token)
+    for match in _TOKEN.finditer(text):
+        out += _pieces(match.group(), text, match.end(), dialect)
     return out
+
+
+def _pieces(token: str, text: str, end: int, dialect: str) -> list[str]:
+    """A token that ends there in the text, without the quote before it, the full stop behind it and its clitic."""
+    if _OPENING.match(token):
+        return ["'", *_pieces(token[1:], text, end, dialect)]
+    if len(token) > 1 and token[-1] == "." and token[-2] != "." and _ends_sentence(token[:-1], text, end, dialect):
+        return [*_pieces(token[:-1], text, end, dialect), "."]
+    if clitic := _CLITIC.fullmatch(token):
+        return [*_pieces(clitic.group(1), text, end, dialect), clitic.group(2)]
+    return _CONTRACTIONS.get(token, [token])
+
+
+def _ends_sentence(stem: str, text: str, end: int, dialect: str) -> bool:
+    if _TAIL.match(text, end):
+        return True
+    if dialect == "fixed" and stem.replace(",", "").replace(".", "").isdigit():
+        return True
+    short = len(stem) == 1 or "." in stem or stem in _ABBREVIATIONS
+    return not (short or stem[-1].isdigit()) and text[end].isspace()
 
 
 def includes(answer: str, reference: str, dialect: str) -> bool:
@@ -106,16 +137,25 @@ def _each(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def match_answer(answer: str, references: Mapping[str, Any], dialect: str) -> bool:
+def match_answer(answer: str, references: Mapping[str, Any], dialect: str, ask: Ask = None, reason: str = "") -> bool:
     """string_match: all keys of `reference_answers` must hold.
+
+    Args:
+        answer: the text of the final `stop`.
+        references: the keys and what they want.
+        dialect: "official" or "fixed".
+        ask: the judge, asked only when everything else holds.
+        reason: why the task cannot be done (`string_note`), for a reference "N/A".
 
     Raises:
         Unscored: everything else holds, but fuzzy_match needs a judge.
     """
     held = all(_answer_key(answer, key, value, dialect) for key, value in references.items() if key != "fuzzy_match")
-    if held and "fuzzy_match" in references:
-        return _fuzzy(answer, references["fuzzy_match"], dialect)
-    return held
+    if not held or "fuzzy_match" not in references:
+        return held
+    if references["fuzzy_match"] == "N/A":
+        return equals(answer, "N/A", dialect) or _judged(answer, f"N/A: {reason}" if reason else "N/A", dialect, ask)
+    return all(_any_of(answer, one, dialect, ask) for one in _each(references["fuzzy_match"]))
 
 
 def _answer_key(answer: str, key: str, value: Any, dialect: str) -> bool:
@@ -130,19 +170,32 @@ def _answer_key(answer: str, key: str, value: Any, dialect: str) -> bool:
     return all(satisfies(answer, one, dialect) for one in _each(value))
 
 
-def _fuzzy(answer: str, value: Any, dialect: str) -> bool:
-    """Without a judge only equality is sure: it passes, an empty answer fails, the rest is unscored."""
-    if not answer.strip():
-        return False
-    if all(equals(answer, one, dialect) for one in _each(value)):
+def _any_of(text: str, reference: str, dialect: str, ask: Ask) -> bool:
+    """fuzzy_match against alternatives; one that is settled without a judge saves asking it."""
+    alternatives = reference.split(" |OR| ")
+    if any(equals(text, one, dialect) for one in alternatives):
         return True
-    raise Unscored("fuzzy_match needs a judge")
+    return any(_judged(text, one, dialect, ask) for one in alternatives)
 
 
-def match_content(content: str, required: Mapping[str, Any], dialect: str) -> bool:
+def _judged(text: str, reference: str, dialect: str, ask: Ask) -> bool:
+    """Equality is sure and an empty text says nothing; the rest is the judge's."""
+    if equals(text, reference, dialect):
+        return True
+    if not text.strip():
+        return False
+    if ask is None:
+        raise Unscored("fuzzy_match needs a judge")
+    return ask(reference, text)
+
+
+def match_content(content: str, required: Mapping[str, Any], dialect: str, ask: Ask = None) -> bool:
     """required_contents of program_html: the first key that is present decides.
 
-    "official" asks for every alternative of a fuzzy_match; either way a judge is needed for it.
+    "official" asks for every alternative of a fuzzy_match, "fixed" for one.
+
+    Raises:
+        Unscored: fuzzy_match needs a judge.
     """
     if "exact_match" in required:
         return equals(content, required["exact_match"], dialect)
@@ -152,4 +205,7 @@ def match_content(content: str, required: Mapping[str, Any], dialect: str) -> bo
         return not any(includes(content, one, dialect) for one in _each(required["must_exclude"]))
     if "required_values" in required:
         return all(satisfies(content, one, dialect) for one in _each(required["required_values"]))
-    return _fuzzy(content, required["fuzzy_match"], dialect)
+    references = _each(required["fuzzy_match"])
+    if dialect == "official":
+        return all(_judged(content, one, dialect, ask) for ref in references for one in ref.split(" |OR| "))
+    return all(_any_of(content, ref, dialect, ask) for ref in references)

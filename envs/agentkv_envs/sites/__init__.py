@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from agentkv_envs.errors import EnvError
 
 if TYPE_CHECKING:
+    from playwright.async_api import Page
     from starlette.types import ASGIApp
+
+    from agentkv_envs.types import Task
 
 SPLITS = ("test", "train")
 
@@ -54,6 +57,7 @@ class Site:
             One short phrase in lower case of at most 60 characters, such as "two red striped mugs seen from above";
             attribute words come from `agentkv_envs.captions.ATTRIBUTES` where it has one, because noisy captions
             replace exactly those. The `alt` text of such a picture is "" or neutral: it must not tell the same.
+        started: given the first page, what the task has become by it; None: it stays as it is.
     """
 
     name: str
@@ -63,10 +67,11 @@ class Site:
     facts: dict[str, str]
     close: Callable[[], None]
     caption: Callable[[str], str | None] = _no_caption
+    started: Callable[[Page, Task], Awaitable[Task]] | None = None
 
 
 # A site is a subpackage of its name with a function `open_site(world, addresses) -> Site` in its module `site`.
-SITE_NAMES = ("shopping", "wiki")
+SITE_NAMES = ("classifieds", "home", "shopping", "wiki")
 
 
 def open_site(name: str, world: World, addresses: Mapping[str, str]) -> Site:
