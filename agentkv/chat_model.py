@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
@@ -14,23 +15,31 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator
+from langchain_core.tools import BaseTool
+from langchain_core.utils import from_env
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from agentkv.chat.host import ChatHost, ChatRequest, host_of
 from agentkv.chat.messages import to_turns
 from agentkv.chat.pump import arun, run
 from agentkv.chat.replies import to_chunk, to_result
 from agentkv.chat.sessions import KVSettings
+from agentkv.chat.structured import check_form, json_schema_of, output_parser, response_format, structured
+from agentkv.chat.turns import with_tools
 from agentkv.errors import Unsupported
 from agentkv.models.registry import EMBEDDED, model_folder
+from agentkv.tools import ReplyForm
+from agentkv.tools.calls import parse_tools
 
 if TYPE_CHECKING:
     from agentkv.engine import Engine, Explanation
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed")
-_PER_CALL = (*_SAMPLING, "stop", "grammar", "session_id", "model")
+_FORM = ("tools", "tool_choice", "parallel_tool_calls", "response_format", "grammar", "tool_call_bias")
+_PER_CALL = (*_SAMPLING, "stop", *_FORM, "session_id", "model")
 
 
 class ChatAgentKV(BaseChatModel):
@@ -44,8 +53,9 @@ class ChatAgentKV(BaseChatModel):
 
     Calls of all instances that share an engine run one after the other on the engine's own thread.
 
-    Per call: `stop`, `grammar` (llguidance Lark; a reply with finish_reason "stop" always matches it),
-    `session_id`, `model` and the sampling fields. Anything else is refused.
+    Per call: `stop`, `tools`, `tool_choice`, `parallel_tool_calls` and `response_format` in OpenAI's shapes, `grammar`
+    (llguidance Lark; a reply with finish_reason "stop" always matches it), `session_id`, `model`, `tool_call_bias` and
+    the sampling fields. Anything else is refused.
 
     Example:
         >>> chat = ChatAgentKV(kv_policy="conf-kv", kv_budget="8MiB")
@@ -54,20 +64,20 @@ class ChatAgentKV(BaseChatModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
 
-    model: str = "smollm2-135m"
+    model: str = Field(default_factory=from_env("AGENTKV_MODEL", default="smollm2-135m"))
     """Embedded name, model folder, or hub id."""
-    kv_policy: str = "full"
-    kv_budget: int | str | None = None
+    kv_policy: str = Field(default_factory=from_env("AGENTKV_KV_POLICY", default="full"))
+    kv_budget: int | str | None = Field(default_factory=from_env("AGENTKV_KV_BUDGET", default=None))
     """Per session: tokens (512), bytes ("24MiB") or a share of the window ("25%")."""
     kv_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the policy."""
-    kv_pool: int | str | None = None
+    kv_pool: int | str | None = Field(default_factory=from_env("AGENTKV_KV_POOL", default=None))
     """Pool that all sessions of the engine share: bytes ("2GiB"), tokens of full KV, or a share of the free memory."""
     kv_spill: str | None = None
     """Where the least recently used idle session goes when the pool is full: "cpu" (host memory) or a folder. None: it
     is closed, and computed anew when it comes back."""
-    dtype: str = "auto"
-    device: str = "cpu"
+    dtype: str = Field(default_factory=from_env("AGENTKV_DTYPE", default="auto"))
+    device: str = Field(default_factory=from_env("AGENTKV_DEVICE", default="cpu"))
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
@@ -75,6 +85,9 @@ class ChatAgentKV(BaseChatModel):
     seed: int | None = None
     stop: list[str] = Field(default_factory=list)
     """Not applied to replies under a grammar, which ends the reply itself."""
+    tool_call_bias: float = 0.0
+    """Added to the logits of the tokens that open a tool call, as long as a reply that may be text or a call has begun
+    with them. 0 leaves the choice to the model; a small model may need several nats to call at all."""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds a call may take, waiting included; then generation is cancelled and TimeoutError raised."""
     max_anonymous_sessions: int = Field(default=8, ge=0)
@@ -178,24 +191,89 @@ class ChatAgentKV(BaseChatModel):
         unknown = sorted(set(kwargs) - set(_PER_CALL))
         if unknown:
             raise Unsupported(f"unknown argument {unknown[0]!r}; a call takes {', '.join(_PER_CALL)}")
-        grammar, session_id = kwargs.get("grammar"), kwargs.get("session_id")
-        if grammar is not None and stop:
+        form, session_id = self._form(kwargs), kwargs.get("session_id")
+        if form.grammar is not None and stop:
             raise Unsupported("a call takes stop strings or a grammar, not both: the grammar ends the reply")
-        if grammar is not None and not isinstance(grammar, str):
-            raise Unsupported(f"grammar must be the text of a Lark grammar, not {grammar!r}")
         if session_id is not None and not (isinstance(session_id, str) and session_id):
             raise Unsupported(f"session_id must be a non-empty string, not {session_id!r}")
         sampling = {name: kwargs.get(name, getattr(self, name)) for name in _SAMPLING}
-        stops = () if grammar is not None else tuple(self.stop if stop is None else stop)
+        stops = () if form.constrained else tuple(self.stop if stop is None else stop)
         return ChatRequest(
             turns=to_turns(messages),
             settings=self._settings,
             # A reply without a grammar is never empty: many callers take an empty one for a failure.
-            params=SamplingParams(**sampling, stop=stops, min_tokens=int(grammar is None)),
+            params=SamplingParams(**sampling, stop=stops, min_tokens=int(not form.constrained)),
             session_id=session_id,
-            grammar=grammar,
+            form=form,
             max_anonymous=self.max_anonymous_sessions,
         )
+
+    def _form(self, kwargs: Mapping[str, Any]) -> ReplyForm:
+        wanted = {name: kwargs[name] for name in _FORM if name in kwargs}
+        return ReplyForm.parse(**{"tool_call_bias": self.tool_call_bias, **wanted})
+
+    # --- tools and structured output ---
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        strict: bool | None = None,
+        parallel_tool_calls: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """This model with tools that it may call.
+
+        Args:
+            tools: functions, LangChain tools, pydantic classes, TypedDicts, JSON schemas or OpenAI's dictionaries.
+            tool_choice: "auto" or None: the model decides. "none" or False: text only. "any", "required" or True: at
+                least one call. The name of a tool, or OpenAI's dictionary: that one.
+            strict: passed on to the conversion of schemas; arguments always match their schema.
+            parallel_tool_calls: whether a reply may hold several calls; by default one.
+
+        Raises:
+            Unsupported: an unknown choice or tool.
+            AgentKVError: a schema that cannot be compiled.
+        """
+        specs = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+        form = {"tools": specs, "tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls}
+        form = {name: value for name, value in form.items() if value is not None}
+        check_form(self._form(form | {k: v for k, v in kwargs.items() if k in _FORM}))
+        return self.bind(**form, **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        method: Literal["json_schema", "function_calling", "json_mode"] = "json_schema",
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """This model, answering with objects of `schema`.
+
+        Args:
+            schema: a pydantic class (version 1 or 2), a TypedDict or a JSON schema.
+            method: "json_schema": the reply is a document of the schema, which the model is told. "function_calling":
+                it is a call of a tool of that name. "json_mode": a document of the schema, but telling the model of
+                it is up to the prompt.
+            include_raw: return `{"raw", "parsed", "parsing_error"}`.
+            strict: accepted; what comes back always matches the schema, as far as a grammar can say.
+
+        Raises:
+            Unsupported: an unknown method.
+            AgentKVError: a schema that cannot be compiled.
+        """
+        kwargs |= {"ls_structured_output_format": {"kwargs": {"method": method}, "schema": json_schema_of(schema)}}
+        if method == "function_calling":
+            name = convert_to_openai_tool(schema)["function"]["name"]
+            model = self.bind_tools([schema], tool_choice=name, strict=strict, **kwargs)
+        else:
+            wanted = {"response_format": response_format(schema, method)}
+            check_form(self._form(wanted))
+            model = self.bind(**wanted, **kwargs)
+        return structured(model, output_parser(schema, method), include_raw)
 
     def load(self) -> None:
         """Load the model now, which the first call would do, and check policy, options and budget.
@@ -234,10 +312,10 @@ class ChatAgentKV(BaseChatModel):
         return self._host({}).template.encode(text)
 
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
-        """Exact number of prompt tokens that `messages` need in a new session."""
-        if tools:
-            raise Unsupported("ChatAgentKV renders no tools, so it cannot count them")
-        return len(self._host({}).template.prompt(to_turns(messages)).ids)
+        """Exact number of prompt tokens that `messages` need in a new session, with `tools` bound."""
+        template = self._host({}).template
+        known = parse_tools([convert_to_openai_tool(tool) for tool in tools or ()])
+        return len(template.prompt(with_tools(to_turns(messages), known, template.dialect), known).ids)
 
     @property
     def _settings(self) -> KVSettings:
@@ -257,6 +335,17 @@ class ChatAgentKV(BaseChatModel):
 
     # --- LangChain's bookkeeping ---
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, values: Any) -> Any:
+        known = set(cls.model_fields) | {field.alias for field in cls.model_fields.values() if field.alias}
+        unknown = next((name for name in values if name not in known), None) if isinstance(values, dict) else None
+        if unknown is not None:
+            near = difflib.get_close_matches(unknown, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "see docs/chat_model.md for those it has"
+            raise Unsupported(f"ChatAgentKV has no field {unknown!r}; {hint}")
+        return values
+
     @field_validator("kv_budget", mode="before")
     @classmethod
     def _no_truth_value(cls, value: Any) -> Any:
@@ -271,7 +360,8 @@ class ChatAgentKV(BaseChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         """Everything that changes replies: a response cache must not answer across policies or budgets."""
-        names = ("model", "dtype", "device", "kv_policy", "kv_budget", "kv_options", *_SAMPLING, "stop")
+        kv = ("kv_policy", "kv_budget", "kv_options")
+        names = ("model", "dtype", "device", *kv, *_SAMPLING, "stop", "tool_call_bias")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -280,7 +370,26 @@ class ChatAgentKV(BaseChatModel):
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         window = _context_window(self.model)
-        return None if window is None else ModelProfile(max_input_tokens=window, text_outputs=True)
+        if window is None:
+            return None
+        return ModelProfile(
+            name=self.model,
+            open_weights=True,
+            max_input_tokens=window,
+            max_output_tokens=min(window, self.max_tokens),
+            text_inputs=True,
+            text_outputs=True,
+            image_inputs=False,
+            audio_inputs=False,
+            video_inputs=False,
+            pdf_inputs=False,
+            reasoning_output=False,
+            tool_calling=True,
+            tool_choice=True,
+            tool_call_streaming=True,
+            structured_output=True,
+            temperature=True,
+        )
 
 
 def _with_session(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:

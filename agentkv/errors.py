@@ -53,3 +53,22 @@ class GatesFileError(AgentKVError):
 
 class Unsupported(AgentKVError):
     """Something agentkv declines to do, with the reason."""
+
+
+class ReplyTruncated(AgentKVError):
+    """A reply that had to be whole, a tool call or a JSON document, was cut off. No part of it is passed on as such.
+
+    Attributes:
+        finish_reason: what cut it off: "length" (max_tokens), "context_full", or "stop" (a stop string).
+        text: what there is of the reply.
+    """
+
+    def __init__(self, what: str, finish_reason: str, text: str):
+        causes = {
+            "length": "max_tokens ran out; raise it",
+            "context_full": "the session has no room for more; start a new one or use an evicting policy",
+            "stop": "a stop string appeared in it; leave stop strings out",
+        }
+        super().__init__(f"{what} was cut off: {causes.get(finish_reason, finish_reason)}")
+        self.finish_reason = finish_reason
+        self.text = text

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentkv.chat.messages import Turn
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
 from agentkv.chat.template import ChatTemplate, Rendered
-from agentkv.errors import AgentKVError
+from agentkv.chat.turns import Turn, with_hint, with_tools
+from agentkv.errors import AgentKVError, PoolExhausted, ReplyTruncated
+from agentkv.tools import CallDelta, ReplyForm, ReplyReader, TextDelta, ToolCall
 
 if TYPE_CHECKING:
     from agentkv.cache.formats import KVLayout
     from agentkv.engine.explain import Explanation
+    from agentkv.engine.reply import TokenEvent
     from agentkv.engine.session import SessionStats
+    from agentkv.tools import Dialect
+    from agentkv.tools.constraint import ReplyConstraint
 
 _host_lock = threading.Lock()
 
@@ -29,15 +33,8 @@ class ChatRequest:
     settings: KVSettings
     params: Any
     session_id: str | None
-    grammar: str | None
+    form: ReplyForm
     max_anonymous: int
-
-
-@dataclass(frozen=True)
-class TextDelta:
-    """More text of the reply."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,7 @@ class Finished:
     """The reply is complete; `metadata` is what response_metadata["agentkv"] shows."""
 
     metadata: dict[str, Any]
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Failed:
     error: BaseException
 
 
-Item = TextDelta | Finished | Failed
+Item = TextDelta | CallDelta | Finished | Failed
 
 
 @dataclass(frozen=True)
@@ -103,52 +101,69 @@ class ChatHost:
         if call.cancel.is_set():
             return
         try:
-            call.deliver(Finished(self._answer(call)))
+            call.deliver(self._answer(call))
         except BaseException as error:  # the caller's thread raises it
             call.deliver(Failed(error))
         finally:
             self._sessions.limit_anonymous(call.request.max_anonymous)
 
-    def _answer(self, call: ChatCall) -> dict[str, Any]:
-        request = call.request
+    def _answer(self, call: ChatCall) -> Finished:
+        request, form = call.request, call.request.form
         # Compiled first: a grammar that is wrong must leave every session as it was.
-        constraint = _constraint(self.engine, request.grammar)
-        session, state, rendered = self._place(request)
-        new_ids = rendered.ids
+        constraint = self._constraint(request)
+        turns = with_tools(request.turns, form.tools, self.template.dialect)
+        place = self._place(request, turns)
+        session, new_ids = place.session, place.rendered.ids
         length, reused = len(session.kv.ledger), session.kv.logical_length
-        text, finish_reason = [], "cancelled"
+        reply = _Reply(call, self.template.dialect)
         try:
             self._make_room(session, len(new_ids) + request.params.max_tokens)
+            if constraint is not None:
+                constraint.limit(session.kv.token_limit - length - len(new_ids))
             for event in self.engine.generate(
-                session.kv, new_ids, request.params, constraint, call.cancel, rendered.roles
+                session.kv, new_ids, request.params, constraint, call.cancel, place.rendered.roles
             ):
-                finish_reason = event.finish_reason or finish_reason
-                if event.text:
-                    text.append(event.text)
-                    call.deliver(TextDelta(event.text))
+                reply.take(event)
         except BaseException:
             if len(session.kv.ledger) != length or not session.turns:
                 self._sessions.close(session)
             raise
-        session.turns = (*request.turns, Turn("assistant", "".join(text)))
+        session.tools = form.tools
+        session.turns, session.ends = session.turns[: place.covered], session.ends[: place.covered]
+        ends = [None if end is None else length + end for end in place.rendered.ends]
+        if form.schema is not None and form.hint:
+            ends[-1:] = [None]  # what follows the message there is the hint, which another call has not
+        session.extend(turns, ends, reply.turn)
+        reply.check_whole(constraint)
         prompt = length + len(new_ids)
-        return _metadata(session, state, finish_reason) | {
-            "prompt_tokens": prompt,
-            "reused_tokens": reused,
-            "new_tokens": prompt - reused,
-        }
+        counts = {"prompt_tokens": prompt, "reused_tokens": reused, "new_tokens": prompt - reused}
+        if form.tools:
+            counts["tool_prompt"] = "template" if self.template.dialect.native else "system message"
+        return Finished(_metadata(session, place.state, reply.finish_reason) | counts, reply.turn.calls)
 
-    def _place(self, request: ChatRequest) -> tuple[ChatSession, str, Rendered]:
+    def _constraint(self, request: ChatRequest) -> Any:
+        form = request.form
+        if form.grammar is None and form.schema is None and not form.tools:
+            return None
+        from agentkv.tools.constraint import build_constraint
+
+        return build_constraint(self.engine, self.template.dialect, form, request.params.max_tokens)
+
+    def _place(self, request: ChatRequest, turns: Sequence[Turn]) -> _Place:
         """The session that answers, how it came about, and the tokens its ledger lacks."""
-        found = self._find(request)
-        if found is not None and found.is_prefix_of(request.turns):
-            last_token = found.kv.ledger[-1]
-            rendered = self.template.delta(request.turns, len(found.turns), last_token)
+        tools, shown = request.form.tools, with_hint(turns, request.form)
+        if request.session_id is None:
+            found = self._sessions.by_turns(request.settings, turns, tools)
+        else:
+            found = self._sessions.by_id(request.settings, request.session_id)
+        shared = 0 if found is None else found.shared(turns, tools)
+        if found is not None and shared and shared == len(found.turns):
+            rendered = self.template.delta(shown, shared, found.kv.ledger[-1], tools)
             if rendered is not None:
                 self._sessions.touch(found)
-                return found, "continued", rendered
+                return _Place(found, "continued", rendered, shared)
         # Rendered and measured first: a call that is refused leaves every session as it was.
-        rendered = self.template.prompt(request.turns)
+        rendered = self.template.prompt(shown, tools)
         settings = request.settings
         kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
         try:
@@ -156,17 +171,45 @@ class ChatHost:
         except AgentKVError:
             kv.close()
             raise
-        if found is not None:
+        back = None if found is None else self._go_back(found, request, shown, shared)
+        if back is not None:
+            kv.close()
+            return back
+        if found is not None and not found.anonymous:
             self._sessions.close(found)
         session_id = request.session_id or anonymous_id()
         session = ChatSession(session_id, request.session_id is None, settings, kv)
         self._sessions.add(session)
-        return session, "new" if found is None else "restarted", rendered
+        return _Place(session, "new" if found is None or found.anonymous else "restarted", rendered, 0)
 
-    def _find(self, request: ChatRequest) -> ChatSession | None:
-        if request.session_id is None:
-            return self._sessions.by_prefix(request.settings, request.turns)
-        return self._sessions.by_id(request.settings, request.session_id)
+    def _go_back(self, found: ChatSession, request: ChatRequest, shown: Sequence[Turn], shared: int) -> _Place | None:
+        """The session as it was after the turns that it shares with a conversation that goes on differently.
+
+        A message was edited, older ones were summed up, or a reply is asked for again. An anonymous session is left
+        alone, and a copy goes back: its conversation may go on too. None where nothing of the cache would be reused.
+        """
+        covered = found.last_end(shared)
+        if not covered:
+            return None
+        end = found.ends[covered - 1] or 0
+        rendered = self.template.delta(shown, covered, found.kv.ledger[end - 1], request.form.tools)
+        if rendered is None:
+            return None
+        session, state = found, "rewound"
+        if found.anonymous:
+            try:
+                kv = self.engine.fork_session(found.kv)
+            except PoolExhausted:
+                return None
+            session = ChatSession(anonymous_id(), True, found.settings, kv, found.turns, found.tools, found.ends)
+            state = "forked"
+        session.kv.rewind(end)
+        if not session.kv.logical_length and session is not found:
+            session.kv.close()
+            return None
+        self._sessions.add(session)
+        self._sessions.touch(session)
+        return _Place(session, state if session.kv.logical_length else "restarted", rendered, covered)
 
     def _make_room(self, session: ChatSession, tokens: int) -> None:
         """Close idle sessions, least recently used first, until the pool has room for `tokens` more.
@@ -179,6 +222,63 @@ class ChatHost:
         wanted = growth_bytes(layout, session.kv.stats, tokens)
         while arena.free_pages * layout.page_bytes < wanted and self._sessions.close_oldest(keep=session):
             pass
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a call is answered: its ledger holds the first `covered` turns, and lacks what is rendered."""
+
+    session: ChatSession
+    state: str
+    rendered: Rendered
+    covered: int
+
+
+class _Reply:
+    """What has come of a reply so far."""
+
+    def __init__(self, call: ChatCall, dialect: Dialect):
+        self._call = call
+        self._reader = ReplyReader(dialect) if call.request.form.may_call else None
+        self._raw: list[str] = []
+        self._words: list[str] = []
+        self._reason = "cancelled"
+
+    def take(self, event: TokenEvent) -> None:
+        """Pass on what an event makes certain."""
+        self._reason = event.finish_reason or self._reason
+        self._raw.append(event.text)
+        items: list[TextDelta | CallDelta] = [TextDelta(event.text)] if event.text else []
+        if self._reader is not None:
+            items = self._reader.push(event.text) + (self._reader.flush() if event.finish_reason else [])
+        for item in items:
+            if isinstance(item, TextDelta):
+                self._words.append(item.text)
+            self._call.deliver(item)
+
+    @property
+    def turn(self) -> Turn:
+        """The reply as a turn. Half a call is none."""
+        return Turn("assistant", "".join(self._words), tuple(self._reader.calls) if self._reader else ())
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ended."""
+        return "tool_calls" if self.turn.calls and self._reason != "cancelled" else self._reason
+
+    def check_whole(self, constraint: ReplyConstraint | None) -> None:
+        """Raise ReplyTruncated for half a tool call and half a JSON document."""
+        form = self._call.request.form
+        if self._reason == "cancelled":
+            return
+        missing = form.choice == "required" and not self.turn.calls
+        if self._reader is not None and (self._reader.inside_call or missing):
+            raise ReplyTruncated("a tool call", self._reason, "".join(self._raw))
+        if form.schema is None or self.turn.calls or self._reason == "stop":
+            return
+        if constraint is None or not constraint.accepting:
+            raise ReplyTruncated("the JSON reply", self._reason, "".join(self._raw))
+        self._reason = "stop"
 
 
 def growth_bytes(layout: KVLayout, stats: SessionStats, tokens: int) -> int:
@@ -196,14 +296,6 @@ def host_of(engine: Any) -> ChatHost:
         if host is None:
             host = engine._chat_host = ChatHost(engine)
         return host
-
-
-def _constraint(engine: Any, grammar: str | None) -> Any:
-    if grammar is None:
-        return None
-    from agentkv.engine.constraints import GrammarConstraint
-
-    return GrammarConstraint(engine, grammar)
 
 
 def _metadata(session: ChatSession, state: str, finish_reason: str) -> dict[str, Any]:

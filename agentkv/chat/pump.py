@@ -7,10 +7,13 @@ import queue
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from agentkv.chat.host import ChatHost, ChatRequest, Failed, Finished, Item, TextDelta
+from agentkv.chat.host import ChatHost, ChatRequest, Failed, Finished, Item
+from agentkv.tools import CallDelta, TextDelta
+
+Part = TextDelta | CallDelta | Finished
 
 
-def run(host: ChatHost, request: ChatRequest, timeout: float | None) -> Iterator[TextDelta | Finished]:
+def run(host: ChatHost, request: ChatRequest, timeout: float | None) -> Iterator[Part]:
     """Items of one call; closing the iterator cancels the call.
 
     Raises:
@@ -32,7 +35,7 @@ def run(host: ChatHost, request: ChatRequest, timeout: float | None) -> Iterator
         call.cancel.set()
 
 
-async def arun(host: ChatHost, request: ChatRequest, timeout: float | None) -> AsyncIterator[TextDelta | Finished]:
+async def arun(host: ChatHost, request: ChatRequest, timeout: float | None) -> AsyncIterator[Part]:
     """Like `run`; cancelling the task that awaits cancels the call as well."""
     deadline = None if timeout is None else time.monotonic() + timeout
     loop = asyncio.get_running_loop()
@@ -58,7 +61,7 @@ async def arun(host: ChatHost, request: ChatRequest, timeout: float | None) -> A
         call.cancel.set()
 
 
-def _unwrap(item: Item) -> TextDelta | Finished:
+def _unwrap(item: Item) -> Part:
     if isinstance(item, Failed):
         raise item.error
     return item

@@ -7,15 +7,21 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from agentkv.chat.host import Finished, TextDelta
+from agentkv.chat.host import Finished
+from agentkv.chat.pump import Part
+from agentkv.tools import CallDelta, TextDelta
 
 
-def to_chunk(item: TextDelta | Finished, model: str) -> ChatGenerationChunk:
-    """Text chunks carry text only; the last one carries all metadata, which would add up if repeated."""
+def to_chunk(item: Part, model: str) -> ChatGenerationChunk:
+    """Text or a piece of a tool call; only the last chunk carries metadata, which would add up if repeated."""
     if isinstance(item, TextDelta):
         return ChatGenerationChunk(message=AIMessageChunk(content=item.text))
+    if isinstance(item, CallDelta):
+        piece = tool_call_chunk(name=item.name, args=item.arguments, id=item.id, index=item.index)
+        return ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
     message = AIMessageChunk(
         content="",
         usage_metadata=_usage(item.metadata),
@@ -25,14 +31,15 @@ def to_chunk(item: TextDelta | Finished, model: str) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=message)
 
 
-def to_result(items: Sequence[TextDelta | Finished], model: str) -> ChatResult:
+def to_result(items: Sequence[Part], model: str) -> ChatResult:
     """The whole reply; the last of `items` is the Finished one."""
     text = "".join(item.text for item in items if isinstance(item, TextDelta))
-    metadata = next(item.metadata for item in items if isinstance(item, Finished))
+    finished = next(item for item in items if isinstance(item, Finished))
     message = AIMessage(
         content=text,
-        usage_metadata=_usage(metadata),
-        response_metadata=_response_metadata(metadata, model),
+        tool_calls=[tool_call(name=call.name, args=dict(call.arguments), id=call.id) for call in finished.calls],
+        usage_metadata=_usage(finished.metadata),
+        response_metadata=_response_metadata(finished.metadata, model),
     )
     return ChatResult(generations=[ChatGeneration(message=message)])
 

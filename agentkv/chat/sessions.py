@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentkv.chat.messages import Turn
+from agentkv.chat.turns import Turn, common_turns
+from agentkv.tools import Tool
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,33 @@ class KVSettings:
 
 @dataclass
 class ChatSession:
-    """A conversation whose turns are all in the ledger of `kv`."""
+    """A conversation whose turns are all in the ledger of `kv`.
+
+    Attributes:
+        tools: that its turns tell the model of.
+        ends: where each turn ends in the ledger; None where that is not known, or inside a token.
+    """
 
     session_id: str
     anonymous: bool
     settings: KVSettings
     kv: Any
     turns: tuple[Turn, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    ends: tuple[int | None, ...] = ()
 
-    def is_prefix_of(self, turns: Sequence[Turn]) -> bool:
-        """Whether `turns` go on where this conversation stands."""
-        return bool(self.turns) and tuple(turns[: len(self.turns)]) == self.turns
+    def shared(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> int:
+        """How many turns a conversation with these tools has in common with this one."""
+        return common_turns(self.turns, turns) if self.tools == tuple(tools) else 0
+
+    def last_end(self, turns: int) -> int:
+        """The newest of its first `turns` turns whose end in the ledger is known, counted from one; 0 if none is."""
+        return next((n for n in range(turns, 0, -1) if self.ends[n - 1] is not None), 0)
+
+    def extend(self, turns: Sequence[Turn], ends: Sequence[int | None], reply: Turn) -> None:
+        """Take in new turns and the reply, which is the newest text of the ledger."""
+        self.turns = (*turns, reply)
+        self.ends = (*self.ends, *ends, len(self.kv.ledger))
 
 
 class SessionTable:
@@ -57,14 +74,16 @@ class SessionTable:
         """The session of that id under those settings."""
         return self._sessions.get((settings.key, session_id))
 
-    def by_prefix(self, settings: KVSettings, turns: Sequence[Turn]) -> ChatSession | None:
-        """The anonymous session that covers most of `turns`."""
-        matches = [
-            session
+    def by_turns(self, settings: KVSettings, turns: Sequence[Turn], tools: Sequence[Tool]) -> ChatSession | None:
+        """The anonymous session that `turns` go on from, or else the one that most of them begin like."""
+        shared = [
+            (session, common)
             for session in self
-            if session.anonymous and session.settings.key == settings.key and session.is_prefix_of(turns)
+            if session.anonymous and session.settings.key == settings.key
+            if (common := session.shared(turns, tools))
         ]
-        return max(matches, key=lambda session: len(session.turns), default=None)
+        whole = [pair for pair in shared if pair[1] == len(pair[0].turns)]
+        return max(whole or shared, key=lambda pair: pair[1], default=(None, 0))[0]
 
     def add(self, session: ChatSession) -> None:
         """Put in a session as the most recently used one."""

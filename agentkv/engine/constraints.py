@@ -70,13 +70,14 @@ class GrammarConstraint:
         """The tokens so far are a whole sentence of the grammar, though more may follow."""
         return self._matcher.is_accepting()
 
+    def limit(self, tokens: int) -> None:
+        """A grammar by itself does not care how many tokens there are."""
+
     def mask(self, logits: Tensor) -> Tensor:
         """Logits `[V]` with every token that the grammar forbids at -inf; the input is not changed."""
-        packed = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
-        self._raise_on_error()
         vocabulary = logits.shape[-1]
+        bits = self.allowed()[:vocabulary]
         allowed = np.zeros(vocabulary, dtype=bool)  # a padded vocabulary is wider than the tokenizer's
-        bits = np.unpackbits(packed, bitorder="little")[:vocabulary]
         allowed[: len(bits)] = bits
         if not allowed.any():
             raise AgentKVError("the grammar allows no continuation here: it matches no finite text")
@@ -99,6 +100,18 @@ class GrammarConstraint:
         tokens: Sequence[int] = self._matcher.compute_ff_tokens()
         self._raise_on_error()
         return list(tokens)
+
+    def copy(self) -> GrammarConstraint:
+        """One that goes on from here by itself."""
+        other = GrammarConstraint.__new__(GrammarConstraint)
+        other._matcher = self._matcher.deep_copy()
+        return other
+
+    def allowed(self) -> np.ndarray:
+        """[tokenizer's vocabulary] bool: tokens that may come next."""
+        packed = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        self._raise_on_error()
+        return np.unpackbits(packed, bitorder="little").view(bool)
 
     def _raise_on_error(self) -> None:
         if self._matcher.is_error():
@@ -124,6 +137,44 @@ def _llguidance_tokenizer(source: Any) -> LLTokenizer:
                     f"{_one_line(str(error))}"
                 ) from error
         return known[eos]
+
+
+def check_grammar(lark: str, what: str) -> None:
+    """Compile a grammar without a tokenizer.
+
+    Raises:
+        AgentKVError: it does not compile; `what` says what it is.
+    """
+    if reason := LLMatcher.validate_grammar(lark):
+        raise AgentKVError(f"{what} does not compile: {_one_line(reason)}")
+
+
+def spell(source: Any, text: str) -> list[str | int]:
+    """`text` split into plain parts and the ids of control tokens in it, which plain text of a grammar never matches.
+
+    Args:
+        source: an engine or a transformers tokenizer.
+    """
+    tokenizer = getattr(source, "tokenizer", source)
+    parts: list[str | int] = [text]
+    for token, added in getattr(tokenizer, "added_tokens_decoder", {}).items():
+        if str(added) in text and _is_control(source, token):
+            parts = [piece for part in parts for piece in _split(part, str(added), token)]
+    return [part for part in parts if part != ""]
+
+
+def _is_control(source: Any, token: int) -> bool:
+    matcher = LLMatcher(_llguidance_tokenizer(source), "start: TEXT\nTEXT: /(.|\\n)+/", log_level=0)
+    return not matcher.consume_token(token)
+
+
+def _split(part: str | int, text: str, token: int) -> list[str | int]:
+    if isinstance(part, int):
+        return [part]
+    pieces: list[str | int] = []
+    for piece in part.split(text):
+        pieces += [piece, token]
+    return pieces[:-1]
 
 
 def _one_line(error: str) -> str:

@@ -55,6 +55,15 @@ class ScriptedSession:
         if needed > self.window:
             raise ContextOverflow(needed, self.window)
 
+    @property
+    def token_limit(self) -> int:
+        return self.window
+
+    def rewind(self, token_index: int) -> None:
+        self.ledger = self.ledger[:token_index]
+        self._arena.free_pages += max(0, self.logical_length - token_index)
+        self.logical_length = min(self.logical_length, token_index)
+
     def compute(self) -> None:
         self._arena.free_pages -= len(self.ledger) - self.logical_length
         assert self._arena.free_pages >= 0
@@ -105,6 +114,13 @@ class ScriptedEngine:
             raise UnknownName("unknown policy 'nope'; there are: full")
         self.sessions.append(ScriptedSession(self.arena, self.context_window))
         return self.sessions[-1]
+
+    def fork_session(self, session: ScriptedSession) -> ScriptedSession:
+        copy = self.open_session()
+        copy.ledger = list(session.ledger[: session.logical_length])
+        copy.compute()
+        copy.ledger = list(session.ledger)
+        return copy
 
     def generate(
         self,

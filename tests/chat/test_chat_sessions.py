@@ -46,21 +46,50 @@ def test_each_call_says_whose_words_the_new_tokens_are():
     assert first[-1][1] == second[-1][1] == opening
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [HumanMessage("another start")],
-        [HumanMessage("one"), AIMessage("words the model never said"), HumanMessage("two")],
-    ],
-)
-def test_messages_that_do_not_extend_a_named_session_restart_it(messages):
+def test_messages_that_have_nothing_in_common_with_a_named_session_restart_it():
     engine = ScriptedEngine()
     chat = ChatAgentKV.from_engine(engine)
     chat.invoke("one", config=named("a"))
-    again = chat.invoke(messages, config=named("a"))
+    again = chat.invoke("another start", config=named("a"))
     assert facts(again)["session"] == "restarted"
     assert facts(again)["reused_tokens"] == 0
     assert [session.closed for session in engine.sessions] == [True, False]
+
+
+def test_a_named_session_goes_back_to_where_a_message_was_rewritten():
+    engine = ScriptedEngine()
+    chat = ChatAgentKV.from_engine(engine)
+    messages = [HumanMessage("one")]
+    messages += [chat.invoke(messages, config=named("a")), HumanMessage("two")]
+    messages += [chat.invoke(messages, config=named("a")), HumanMessage("three")]
+    chat.invoke(messages, config=named("a"))
+    messages[1] = AIMessage("words the model never said")
+    again = chat.invoke(messages, config=named("a"))
+    assert facts(again)["session"] == "rewound"
+    assert facts(again)["reused_tokens"] == len("_user\none")
+    assert "".join(engine.tokenizer.decode(engine.sessions[0].ledger)).count("never said") == 1
+    assert facts(again)["prompt_tokens"] == chat.get_num_tokens_from_messages(messages)
+    messages += [again, HumanMessage("four")]
+    assert facts(chat.invoke(messages, config=named("a")))["session"] == "continued"
+
+
+def test_an_anonymous_conversation_that_branches_off_leaves_the_first_one_alone():
+    engine = ScriptedEngine()
+    chat = ChatAgentKV.from_engine(engine)
+    start = [SystemMessage("be brief"), HumanMessage("one")]
+    first = [*start, chat.invoke(start), HumanMessage("two")]
+    other = chat.invoke([start[0], HumanMessage("something else")])
+    assert facts(other)["session"] == "forked"
+    assert facts(other)["reused_tokens"] == len("_system\nbe brief")
+    assert facts(chat.invoke(first))["session"] == "continued"
+
+
+def test_blanks_around_a_reply_do_not_make_it_another():
+    engine = ScriptedEngine(lambda prompt: " ok \n")
+    chat = ChatAgentKV.from_engine(engine)
+    first = chat.invoke("one", config=named("a"))
+    messages = [HumanMessage("one"), AIMessage(first.content.strip()), HumanMessage("two")]
+    assert facts(chat.invoke(messages, config=named("a")))["session"] == "continued"
 
 
 def test_anonymous_calls_continue_the_session_with_the_longest_prefix():
@@ -73,7 +102,6 @@ def test_anonymous_calls_continue_the_session_with_the_longest_prefix():
     last = chat.invoke(three)
     assert facts(last)["session"] == "continued"
     assert engine.prompts[-1].startswith("\n<|im_start|>user\nthree")
-    assert len(engine.sessions) == 2
 
 
 def test_anonymous_calls_do_not_enter_named_sessions_nor_other_settings():

@@ -3,7 +3,7 @@ from typing import ClassVar
 import pytest
 from chat_fakes import CHATML, EOS, byte_tokenizer
 
-from agentkv.chat.messages import Turn
+from agentkv.chat.turns import Turn
 from agentkv.chat.template import ChatTemplate
 from agentkv.errors import Unsupported
 
@@ -101,7 +101,7 @@ class TestRoles:
         Turn("assistant", "click 3"),
         Turn("user", "a"),
         Turn("assistant", ""),
-        Turn("tool", " Cup, $5 é "),
+        Turn("user", " Cup, $5 é "),
     ]
 
     def pieces(self, tokenizer, rendered):
