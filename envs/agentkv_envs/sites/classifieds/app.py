@@ -88,6 +88,7 @@ _ENTRIES: tuple[Entry[Classifieds], ...] = (
     ("GET", "/index.php", dispatch, False),
     ("POST", "/index.php", dispatch, False),
     ("GET", "/oc-content/uploads/{id:int}.png", browsing.picture, False),
+    ("GET", "/oc-content/uploads/{id:int}_thumbnail.png", browsing.picture, False),
     ("GET", "/static/{name}", browsing.static, False),
 )
 

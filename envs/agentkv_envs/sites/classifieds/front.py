@@ -35,7 +35,6 @@ class Classifieds:
             "portal": self.addresses.get("home", ""),
             "categories": self.store.categories(),
             "pattern": request.query_params.get("sPattern", ""),
-            "unread": self.store.unread(),
             "messages": self.store.messages(),
         }
         return render(PACKAGE, template, {**common, **values}, status)

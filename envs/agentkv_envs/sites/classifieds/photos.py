@@ -273,17 +273,21 @@ def photo(kind: str, colour: str, pattern: str, background: str, condition: str)
 _GROUND = {
     "wall": "indoors",
     "grass": "on grass",
-    "planks": "on a wooden floor",
+    "planks": "on floorboards",
     "bricks": "before a brick wall",
     "pavement": "on a pavement",
 }
 _SEEN = {"worn": "scratched ", "new": "new "}
 
 
+def short_caption(kind: str, colour: str, pattern: str) -> str:
+    """What can be seen of a photo in a list, such as "red striped tent"."""
+    return f"{colour} {kind.lower()}" if pattern == "plain" else f"{colour} {pattern} {kind.lower()}"
+
+
 def caption(kind: str, colour: str, pattern: str, background: str, condition: str) -> str:
     """What the photo shows, such as "scratched red striped tent on grass"; nothing that only the text tells."""
-    plain = "" if pattern == "plain" else f"{pattern} "
-    return f"{_SEEN.get(condition, '')}{colour} {plain}{kind.lower()} {_GROUND[background]}"
+    return f"{_SEEN.get(condition, '')}{short_caption(kind, colour, pattern)} {_GROUND[background]}"
 
 
 def _no_photo() -> bytes:

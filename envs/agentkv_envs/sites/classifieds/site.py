@@ -11,6 +11,7 @@ from agentkv_envs.sites.classifieds.catalogue import OWNER
 from agentkv_envs.sites.classifieds.database import facts
 from agentkv_envs.sites.classifieds.front import COOKIE, Classifieds
 from agentkv_envs.sites.classifieds.photos import caption as photo_caption
+from agentkv_envs.sites.classifieds.photos import short_caption
 from agentkv_envs.sites.classifieds.store import Store
 from agentkv_envs.uploads import UPLOADS
 
@@ -21,18 +22,20 @@ def open_site(world: World, addresses: Mapping[str, str]) -> Site:
     store = site.store
 
     def caption(path: str) -> str | None:
-        found = re.match(r"/oc-content/uploads/(\d+)\.png", path)
-        return picture_caption(store, int(found[1])) if found else None
+        found = re.match(r"/oc-content/uploads/(\d+)(_thumbnail)?\.png", path)
+        return picture_caption(store, int(found[1]), bool(found[2])) if found else None
 
     cookies = {COOKIE: store.new_session(OWNER)}
     return Site("classifieds", classifieds_app(site), store.db, cookies, facts(world), store.close, caption)
 
 
-def picture_caption(store: Store, number: int) -> str | None:
-    """What the photo of an ad shows; None where nobody knows."""
+def picture_caption(store: Store, number: int, small: bool) -> str | None:
+    """What the photo of an ad shows, less of it where it is `small`; None where nobody knows."""
     ad, uploaded = store.listing(number), store.photo(number)
     if uploaded is not None:
         return UPLOADS.get(uploaded["filename"])
     if ad is None or not ad["kind"]:
         return None
+    if small:
+        return short_caption(ad["kind"], ad["colour"], ad["pattern"])
     return photo_caption(ad["kind"], ad["colour"], ad["pattern"], ad["background"], ad["condition"])

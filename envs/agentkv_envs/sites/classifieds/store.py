@@ -269,6 +269,3 @@ class Store(Storage):
         if sum(c.isdigit() for c in phone) < 5:
             raise Refusal("Please give a phone number of at least five digits.")
         self.db.execute("UPDATE user SET phone = ?, place = ? WHERE id = ?", (phone.strip(), found["name"], OWNER))
-
-    def unread(self) -> int:
-        return self.count("SELECT COUNT(*) FROM thread WHERE unread")

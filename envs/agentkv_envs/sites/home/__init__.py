@@ -1,0 +1,1 @@
+"""The portal "Townboard": links to the sites of an episode, and a notice board."""
