@@ -14,7 +14,7 @@ from collections.abc import Callable
 from agentkv_envs.types import Action, ParsedAction
 
 ELEMENT_KINDS = ("click", "hover", "clear", "more", "expand")
-FIELD_KINDS = ("type", "select")
+FIELD_KINDS = ("type", "select", "upload")
 TEXT_KINDS = ("press", "scroll", "goto", "tab_focus", "wait", "dialog", "stop")
 BARE_KINDS = ("go_back", "go_forward", "new_tab", "close_tab")
 KINDS = (*ELEMENT_KINDS, *FIELD_KINDS, *TEXT_KINDS, *BARE_KINDS)
@@ -25,6 +25,7 @@ _HELP = (
     ("click {e}", "press a link, button, checkbox or option"),
     ("type {e} [text] [1]", "replace a field's text; 1 presses Enter afterwards, 0 does not"),
     ("select {e} [option]", "choose an option of a combobox"),
+    ("upload {e} [file]", "choose one of the task's files for a file field"),
     ("more {e}", "show the next entries of a list"),
     ("expand {e}", "show a menu or a text that was cut short"),
     ("hover {e}, clear {e}", "point at an element; empty a field"),
@@ -125,7 +126,7 @@ def _brackets(rest: str) -> list[str]:
 
 
 def _read_field(kind: str, line: str) -> Action:
-    """`type` and `select`: [label] [id] [text] and, for `type`, [0|1].
+    """`type`, `select` and `upload`: [label] [id] [text] and, for `type`, [0|1].
 
     A single bracket group after a label is the text, not an id: oracles name elements by label alone.
     """

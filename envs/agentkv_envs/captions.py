@@ -45,3 +45,8 @@ def noisy_caption(caption: str, key: str, noise: float = NOISE) -> str:
         return rng.choice(others) if others and rng.random() < noise else word
 
     return _WORD.sub(replace, caption)
+
+
+def caption_of(truth: str, key: str, mode: str) -> str:
+    """What an agent is told of a picture that shows `truth`, under "noisy" or "oracle" captions."""
+    return noisy_caption(truth, key) if mode == "noisy" else truth

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
-import contextlib
-import threading
 import weakref
 from collections.abc import Coroutine
 from time import perf_counter
@@ -16,12 +13,16 @@ from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
 from agentkv_envs.browser import BrowserHost
+from agentkv_envs.contexts import ContextPool
 from agentkv_envs.episode import Episode
 from agentkv_envs.errors import ActionError, EnvError, InfraError
-from agentkv_envs.observe import TokenCounter, estimate_tokens
-from agentkv_envs.scoring import DIALECTS, Judges, score_episode
+from agentkv_envs.loop import LoopThread
+from agentkv_envs.observe import estimate_tokens
+from agentkv_envs.options import EnvOptions, TokenCounter
+from agentkv_envs.scoring import Judges, score_episode
 from agentkv_envs.sites import World
-from agentkv_envs.types import STYLES, Action, Observation, Score, StepResult, Task
+from agentkv_envs.som import draw_marks
+from agentkv_envs.types import Action, Observation, Score, StepResult, Task
 
 T = TypeVar("T")
 _RECYCLE_AFTER = 25
@@ -38,13 +39,14 @@ class WebEnv:
     twins and can be awaited from any event loop. One episode runs at a time.
 
     Args:
-        style: "label-first" (`link "black toaster" [27] $25`) or "vwa" (`[27] link 'black toaster' $25`).
-        step_timeout_s: longest time for one step; a page that takes longer is hung.
-        screenshots: take one after every step (see `screenshot`).
+        style, step_timeout_s, screenshots, scoring, observation, form, captions, max_tokens: see `EnvOptions`.
         executable: the Chromium to use; None searches (see `find_executable`).
-        scoring: "fixed" or "official" evaluator semantics.
         judges: who answers what no rule can tell; None: it stays unscored.
-        count_tokens: counts the tokens of an observation, which is held to 350 of them.
+        count_tokens: counts the tokens of an observation, which is held to `max_tokens` of them.
+
+    Attributes:
+        judges: as given; evaluators ask them.
+        start_ms: how long the last start of an episode took, to its first observation, once the browser was up.
     """
 
     def __init__(
@@ -56,32 +58,31 @@ class WebEnv:
         *,
         scoring: str = "fixed",
         judges: Judges | None = None,
+        observation: str = "compact",
+        form: str = "full",
+        captions: str = "noisy",
+        max_tokens: int | None = None,
         count_tokens: TokenCounter = estimate_tokens,
     ):
-        if style not in STYLES:
-            raise EnvError(f"unknown style {style!r}; there are {', '.join(STYLES)}")
-        if scoring not in DIALECTS:
-            raise EnvError(f"unknown scoring {scoring!r}; there are {', '.join(DIALECTS)}")
-        if step_timeout_s <= 0:
-            raise EnvError(f"step_timeout_s must be positive, not {step_timeout_s}")
-        self.style = style
-        self.scoring = scoring
+        self._options = EnvOptions(style, observation, form, captions, max_tokens, scoring, step_timeout_s, screenshots)
         self.judges = judges
-        self.step_timeout_s = step_timeout_s
-        self.screenshots = screenshots
         self.start_ms = 0.0
         self._count_tokens = count_tokens
         self._host = BrowserHost(executable)
+        self._contexts = ContextPool()
         self._logins = hosts.Logins()
         self._episode: Episode | None = None
         self._episodes = 0
         self._answer: str | None = None
         self._picture = b""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agentkv-web-env", daemon=True)
-        self._closed = False
-        self._thread.start()
+        self._thread = LoopThread("agentkv-web-env")
         _open.add(self)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that decides what the agent sees and how it is scored, as plain values to store with results."""
+        counter = "estimate" if self._count_tokens is estimate_tokens else "given"
+        return {**self._options.as_dict(), "count_tokens": counter}
 
     # The same, blocking
 
@@ -141,18 +142,11 @@ class WebEnv:
 
     def close(self) -> None:
         """End the browser and everything else; safe to call twice."""
-        if self._closed:
+        if self._thread.closed:
             return
-        self._closed = True
         _open.discard(self)
-        future = asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop)
-        with contextlib.suppress(Exception):
-            future.result(_GRACE_S)
+        self._thread.close(self._shut_down(), _GRACE_S)
         self._host.kill()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=5)
-        if not self._thread.is_alive():
-            self._loop.close()
 
     def __enter__(self) -> WebEnv:
         return self
@@ -162,15 +156,9 @@ class WebEnv:
 
     # Threads and time
 
-    def _submit(self, work: Coroutine[Any, Any, T], limit_s: float) -> concurrent.futures.Future[T]:
-        if self._closed:
-            work.close()
-            raise EnvError("this environment is closed; make a new one")
-        return asyncio.run_coroutine_threadsafe(self._guard(work, limit_s), self._loop)
-
     def _wait(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
-        limit_s = max(self.step_timeout_s, least_s)
-        future = self._submit(work, limit_s)
+        limit_s = max(self._options.step_timeout_s, least_s)
+        future = self._thread.submit(self._guard(work, limit_s))
         try:
             return future.result(limit_s + _GRACE_S)
         except TimeoutError:
@@ -181,7 +169,8 @@ class WebEnv:
             raise
 
     async def _await(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
-        return await asyncio.wrap_future(self._submit(work, max(self.step_timeout_s, least_s)))
+        limit_s = max(self._options.step_timeout_s, least_s)
+        return await asyncio.wrap_future(self._thread.submit(self._guard(work, limit_s)))
 
     async def _guard(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Hold the work to the time limit; whatever breaks the browser ends the episode."""
@@ -207,6 +196,7 @@ class WebEnv:
     async def _shut_down(self) -> None:
         if self._episode is not None:
             await self._episode.close()
+        await self._contexts.drain()
         await self._host.shut_down()
 
     # Work, on the environment's loop
@@ -214,19 +204,27 @@ class WebEnv:
     async def _reset(self, task: Task, seed: int) -> Observation:
         previous, self._episode = self._episode, None
         if previous is not None:
-            await previous.close()
+            await self._contexts.retire(previous.close())
         if self._episodes and self._episodes % _RECYCLE_AFTER == 0:
+            await self._contexts.drain()
             await self._host.close()
         browser = await self._host.get(hosts.host_names() if task.external else frozenset())
         self._episodes += 1
         self._answer, self._picture = None, b""
         began = perf_counter()
-        self._episode = episode = Episode(self.style, self._count_tokens)
-        await episode.start(browser, task, World(seed, task.split), self._logins)
-        observation = await episode.observe()
+        self._episode = episode = Episode(self._options, self._count_tokens)
+        try:
+            await episode.start(browser, self._contexts, task, World(seed, task.split), self._logins)
+            observation = await episode.observe()
+        except EnvError:
+            self._episode = None
+            await self._contexts.retire(episode.close())
+            raise
         self.start_ms = (perf_counter() - began) * 1e3
-        if self.screenshots:
+        if self._options.screenshots:
             await self._take_picture(episode)
+        if not task.external:
+            self._contexts.prepare(browser)
         return observation
 
     def _running(self) -> Episode:
@@ -245,20 +243,20 @@ class WebEnv:
             self._answer = action.text or ""
         else:
             try:
-                timings = await episode.act(action)
+                timings, error = await episode.act(action)
             except ActionError as reason:
                 error = str(reason)
         began = perf_counter()
         observation = await episode.observe()
         timings["observe"] = (perf_counter() - began) * 1e3
-        timings["screenshot"] = await self._take_picture(episode) if self.screenshots else 0.0
+        timings["screenshot"] = await self._take_picture(episode) if self._options.screenshots else 0.0
         return StepResult(observation, error, self._answer is not None, self._answer, timings)
 
     async def _evaluate(self) -> Score:
-        return await score_episode(self._running(), self._answer or "", self.scoring, self.judges)
+        return await score_episode(self._running(), self._answer or "", self._options.scoring, self.judges)
 
     async def _screenshot(self) -> bytes:
-        if not self._picture or not self.screenshots:
+        if not self._picture or not self._options.screenshots:
             await self._take_picture(self._running())
         return self._picture
 
@@ -266,7 +264,10 @@ class WebEnv:
         """Milliseconds it took; while a dialog blocks the page the last picture stays."""
         began = perf_counter()
         if not episode.blocked:
-            self._picture = await episode.page().screenshot(type="jpeg", quality=60)
+            picture = await episode.page().screenshot(type="jpeg", quality=60)
+            if self._options.observation == "image_som" and episode.last is not None:
+                picture = draw_marks(picture, episode.last.elements)
+            self._picture = picture
         return (perf_counter() - began) * 1e3
 
 

@@ -1,83 +1,92 @@
-"""One episode: sites, browser context, tabs, dialogs. Everything here runs on the environment's event loop."""
+"""One episode: sites, browser context, acting and observing. Everything here runs on the environment's event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from importlib import resources
 from time import perf_counter
 from typing import Any
+from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, Dialog, Page, Request, ViewportSize
+from playwright.async_api import Browser, BrowserContext, Page
 from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
+from agentkv_envs.captions import caption_of
+from agentkv_envs.contexts import VIEWPORT, ContextPool, open_context
+from agentkv_envs.delta import Delta
 from agentkv_envs.errors import ActionError, InfraError
-from agentkv_envs.execute import perform
-from agentkv_envs.observe import PageState, Surroundings, TokenCounter, change_view, dialog_observation, observe
+from agentkv_envs.execute import Check, perform
+from agentkv_envs.observe import PageState, Surroundings, change_view, dialog_observation, observe
+from agentkv_envs.options import EnvOptions, TokenCounter
 from agentkv_envs.resolve import resolve
-from agentkv_envs.sent import Sent, form_fields
+from agentkv_envs.sent import Sent
 from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
+from agentkv_envs.som import observe_som
+from agentkv_envs.tabs import Tabs
 from agentkv_envs.tasks import bind
 from agentkv_envs.tasks.assemble import at_seed, with_reminder
 from agentkv_envs.types import Action, Observation, Task
 
-VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 QUIET_MS, CAP_MS = 100, 1500
-_SETTLE = resources.files(__package__ or "agentkv_envs").joinpath("settle.js").read_text()
+# A page of more elements takes seconds to read; no agent could use it.
+MAX_NODES = 60_000
 # Without the script (a document the browser made itself, such as an error page) only the title is known.
 _REST = """wait => window.__agentkv ? window.__agentkv.settle(wait)
-    : {loading: false, document: String(performance.timeOrigin), title: document.title, invalid: []}"""
+    : {loading: false, document: String(performance.timeOrigin), title: document.title}"""
 _GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached")
+_MOVED = ("PageDown", "PageUp", "Home", "End")
 
 
 class Episode:
     """Opens with `start`, ends with `close`; in between `act` and `observe`."""
 
-    def __init__(self, style: str, count_tokens: TokenCounter):
-        self.style = style
+    def __init__(self, options: EnvOptions, count_tokens: TokenCounter):
+        self.options = options
         self.count_tokens = count_tokens
         self.sites: list[Site] = []
         self.urls: dict[str, str] = {}
-        # For evaluators: the databases as they were at the start, and the requests of the pages.
+        # For evaluators: the databases as they were at the start; the requests of the pages are in `sent`.
         self.before: dict[str, bytes] = {}
-        self.sent: list[Sent] = []
         self.task: Task | None = None
         self.context: BrowserContext | None = None
-        self.pages: list[Page] = []
-        self.current: Page | None = None
+        self.tabs = Tabs()
         self.last: Observation | None = None
         self._servers: list[SiteServer] = []
         self._states: dict[Page, PageState] = {}
-        self._messages: list[str] = []
-        self._navigating: set[Request] = set()
-        self._dialog: Dialog | None = None
-        self._dialog_opened = asyncio.Event()
-        self._blocked: asyncio.Task[None] | None = None
-        self._crashed = False
         self._reports: dict[Page, dict[str, Any]] = {}
+        self._blocked: asyncio.Task[None] | None = None
+        self._delta = Delta(count_tokens) if options.form == "delta" else None
 
     # Life
 
-    async def start(self, browser: Browser, task: Task, world: World, logins: hosts.Logins | None = None) -> None:
-        """Open the task's start pages: on its sites with fresh data, or on real hosts, signed in through `logins`."""
+    async def start(
+        self, browser: Browser, contexts: ContextPool, task: Task, world: World, logins: hosts.Logins
+    ) -> None:
+        """Open the task's start pages: on its sites with fresh data, or on real hosts, signed in through `logins`.
+
+        Raises:
+            TaskError: a placeholder that stands for nothing.
+            InfraError: a start page cannot be reached.
+        """
         if task.external:
-            context = await self._open_hosts(browser, task, logins or hosts.Logins())
+            context, first = await self._open_hosts(browser, task, logins)
         else:
-            context = await self._open_sites(browser, task, world)
-        await context.add_init_script(_SETTLE)
-        context.on("page", self._adopt)
+            self.context, first = await contexts.take(browser)
+            context = self.context
+            await self._open_sites(context, task, world)
+        self.tabs.adopt(first)
+        self.tabs.watch(context)
         began = perf_counter()
-        for url in self.bound.start_url.split(" |AND| "):
-            page = await context.new_page()
-            await page.goto(url, wait_until="domcontentloaded", timeout=0)
-        self.current = self.pages[0]
+        for number, url in enumerate(self.bound.start_url.split(" |AND| ")):
+            await _open(first if number == 0 else await context.new_page(), url)
+        self.tabs.current, self.tabs.new = first, None
         await self._settle(began)
         for site in self.sites:
             if site.started is not None:
-                self.task = await site.started(self.current, self.bound)
+                self.task = await site.started(first, self.bound)
 
     @property
     def bound(self) -> Task:
@@ -85,30 +94,23 @@ class Episode:
         assert self.task is not None
         return self.task
 
-    async def _open_hosts(self, browser: Browser, task: Task, logins: hosts.Logins) -> BrowserContext:
+    async def _open_hosts(self, browser: Browser, task: Task, logins: hosts.Logins) -> tuple[BrowserContext, Page]:
         hosts.require([task])
         self.urls.update(hosts.addresses())
         self.task = bind(task, self.values())
         await hosts.reset(self.task, self.urls)
         state = await logins.state(browser, self.urls, hosts.login_sites(task))
-        self.context = context = await browser.new_context(
-            viewport={**VIEWPORT, **task.raw.get("viewport_size", {})},
-            locale="en-US",
-            accept_downloads=False,
-            storage_state=state,
-        )
-        await hosts.check_images(self.task, context)
-        return context
+        viewport: Any = {**VIEWPORT, **task.raw.get("viewport_size", {})}
+        self.context, first = await open_context(browser, real=True, viewport=viewport, storage=state)
+        await hosts.check_images(self.task, self.context)
+        return self.context, first
 
-    async def _open_sites(self, browser: Browser, task: Task, world: World) -> BrowserContext:
+    async def _open_sites(self, context: BrowserContext, task: Task, world: World) -> None:
         self.sites = [open_site(name, world, self.urls) for name in task.sites]
         task = at_seed(task, world, self.sites)
         self.sites = with_reminder(task, self.sites)
         self._servers = [SiteServer(site.app) for site in self.sites]
-        opening = browser.new_context(viewport=VIEWPORT, locale="en-US", timezone_id="UTC", accept_downloads=False)
-        starting = asyncio.gather(*(server.start() for server in self._servers))
-        context, _ = await asyncio.gather(opening, starting)
-        self.context = context
+        await asyncio.gather(*(server.start() for server in self._servers))
         self.urls.update({site.name: server.url for site, server in zip(self.sites, self._servers, strict=True)})
         self.task = bind(task, self.values())
         if "db_state" in task.eval["eval_types"]:
@@ -119,7 +121,6 @@ class Episode:
             for name, value in site.cookies.items()
         ]
         await context.add_cookies(cookies)
-        return context
 
     def values(self) -> dict[str, str]:
         """What the placeholders of tasks stand for in this episode."""
@@ -138,64 +139,22 @@ class Episode:
         await asyncio.gather(*(server.stop() for server in self._servers), return_exceptions=True)
         for site in self.sites:
             site.close()
-        self.sites, self._servers, self.context = [], [], None
-
-    # Events
-
-    def _adopt(self, page: Page) -> None:
-        """A new tab: it becomes the current one."""
-        self.pages.append(page)
-        self._states[page] = PageState()
-        self.current = page
-        page.on("dialog", self._on_dialog)
-        page.on("close", self._forget)
-        page.on("crash", self._on_crash)
-        page.on("request", self._on_request)
-        for event in ("response", "requestfailed"):
-            page.on(event, self._on_answer)
-
-    def _forget(self, page: Page) -> None:
-        if page in self.pages:
-            index = self.pages.index(page)
-            self.pages.remove(page)
-            self._states.pop(page, None)
-            if self.current is page:
-                self.current = self.pages[max(0, index - 1)] if self.pages else None
-
-    def _on_crash(self, page: Page) -> None:
-        self._crashed = True
-
-    def _on_request(self, request: Request) -> None:
-        if request.resource_type in ("document", "xhr", "fetch"):
-            self.sent.append(Sent(request.method, request.url, form_fields(request.post_data_buffer)))
-        if request.is_navigation_request() and request.frame.parent_frame is None:
-            self._navigating.add(request)
-
-    def _on_answer(self, answer: Any) -> None:
-        self._navigating.discard(getattr(answer, "request", answer))
-
-    async def _on_dialog(self, dialog: Dialog) -> None:
-        """Alerts are noted and accepted, questions wait for the agent."""
-        if dialog.type in ("alert", "beforeunload"):
-            if dialog.type == "alert":
-                self._messages.append(dialog.message)
-            with contextlib.suppress(PlaywrightError):
-                await dialog.accept()
-            return
-        self._dialog = dialog
-        self._dialog_opened.set()
 
     # Acting
 
-    async def act(self, action: Action) -> dict[str, float]:
-        """Carry out an action and wait for the page to rest. Returns milliseconds by part.
+    async def act(self, action: Action) -> tuple[dict[str, float], str | None]:
+        """Carry out an action and wait for the page to rest.
+
+        Returns:
+            Milliseconds by part, and what the page made of the action when that is not what was asked for.
 
         Raises:
             ActionError: it cannot be carried out; the page is as it was.
             InfraError: the page crashed.
         """
         began = perf_counter()
-        if self._dialog is not None:
+        checks: list[Check] = []
+        if self.tabs.dialog is not None:
             await self._answer(action)
         elif action.kind == "dialog":
             raise ActionError("no dialog is open")
@@ -203,18 +162,23 @@ class Episode:
             assert self.last is not None
             action = resolve(action, self.last)
             if self._change_view(action):
-                return {"action": (perf_counter() - began) * 1e3, "settle": 0.0}
-            await self._until_dialog(perform(self, action))
+                return {"action": (perf_counter() - began) * 1e3, "settle": 0.0}, None
+            await self._until_dialog(perform(self, action, checks))
         acted = perf_counter()
-        if self._dialog is None:
+        if self.tabs.dialog is None:
             await self._until_dialog(self._settle(began))
-        return {"action": (acted - began) * 1e3, "settle": (perf_counter() - acted) * 1e3}
+        problem = None
+        if checks and self.tabs.dialog is None:
+            problem = await checks[0].problem()
+        return {"action": (acted - began) * 1e3, "settle": (perf_counter() - acted) * 1e3}, problem
 
     def _change_view(self, action: Action) -> bool:
         """`more` and `expand` change what is shown of the page, not the page."""
+        state = self.state()
+        if action.kind == "scroll" or (action.kind == "press" and action.text in _MOVED):
+            state.view.follow = True
         if action.kind not in ("more", "expand", "click", "hover"):
             return False
-        state = self._states[self.page()]
         mark = state.shown.get(action.element_id or 0)
         if mark is None or mark.role not in ("more", "expand"):
             return False
@@ -224,7 +188,7 @@ class Episode:
     async def _until_dialog(self, work: Coroutine[Any, Any, None]) -> None:
         """Run to the end, or until a dialog blocks it; then the rest runs once the dialog is answered."""
         task = asyncio.ensure_future(work)
-        opened = asyncio.ensure_future(self._dialog_opened.wait())
+        opened = asyncio.ensure_future(self.tabs.dialog_opened.wait())
         try:
             await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -238,13 +202,11 @@ class Episode:
             self._blocked = task
 
     async def _answer(self, action: Action) -> None:
-        dialog = self._dialog
-        assert dialog is not None
         if action.kind != "dialog":
             raise ActionError("a dialog is open; answer it with dialog [accept] or dialog [dismiss]")
+        dialog = self.tabs.take_dialog()
+        assert dialog is not None
         verb, _, text = (action.text or "").partition(" ")
-        self._dialog = None
-        self._dialog_opened.clear()
         if verb == "accept":
             await dialog.accept(text or dialog.default_value)
         else:
@@ -254,15 +216,20 @@ class Episode:
             await self._until_dialog(self._rest(blocked))
 
     @property
+    def sent(self) -> list[Sent]:
+        """The requests of the pages, from the first on."""
+        return self.tabs.sent
+
+    @property
     def blocked(self) -> bool:
         """Whether an open dialog blocks the page."""
-        return self._dialog is not None
+        return self.tabs.dialog is not None
 
     async def dismiss(self) -> None:
-        """Close an open dialog without accepting it."""
-        if self._dialog is not None:
+        """Close open dialogs without accepting them."""
+        while self.tabs.dialog is not None:
             await self._answer(Action("dialog", text="dismiss"))
-            await self._settle(perf_counter())
+            await self._until_dialog(self._settle(perf_counter()))
 
     @staticmethod
     async def _rest(blocked: asyncio.Task[None]) -> None:
@@ -271,16 +238,11 @@ class Episode:
 
     def page(self) -> Page:
         """The current tab."""
-        if self._crashed or self.current is None:
-            raise InfraError("the page crashed")
-        return self.current
+        return self.tabs.page()
 
-    def locate(self, action: Action) -> Any:
-        """Playwright's locator of the element an action names."""
-        mark = self._states[self.page()].shown.get(action.element_id or 0)
-        if mark is None:
-            raise ActionError(f"there is no element [{action.element_id}] on this page")
-        return self.page().locator(f"aria-ref={mark.key}")
+    def state(self) -> PageState:
+        """What is remembered about the document of the current tab."""
+        return self._states.setdefault(self.page(), PageState())
 
     # Resting and observing
 
@@ -288,60 +250,99 @@ class Episode:
         """Wait for pending navigations, then for a quiet DOM, on whatever tab is current in the end."""
         while True:
             page = self.page()
-            await self._wait_for_answer()
+            while self.tabs.navigating:
+                await asyncio.sleep(0.003)
             try:
                 since = (perf_counter() - began) * 1e3
-                wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since}
+                mark = self.options.captions != "none" and bool(self.sites)
+                wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since, "mark": mark}
                 report = await page.evaluate(_REST, wait)
             except PlaywrightError as error:
-                if self._crashed:
-                    raise InfraError("the page crashed") from None
-                if page in self.pages and not any(sign in str(error) for sign in _GONE):
+                self.tabs.check()
+                if page in self.tabs.pages and not any(sign in str(error) for sign in _GONE):
                     raise
                 await asyncio.sleep(0.005)
                 continue
-            if page is self.page() and not self._navigating:
+            if page is self.page() and not self.tabs.navigating:
                 self._reports[page] = report
                 return
 
-    async def _wait_for_answer(self) -> None:
-        while self._navigating and not self._crashed:
-            await asyncio.sleep(0.003)
-
     async def observe(self) -> Observation:
-        """The current page as the agent sees it."""
-        if self._dialog is not None and self.last is not None:
-            self.last = dialog_observation(self.last, f'{self._dialog.type} "{self._dialog.message}"')
-            return self.last
+        """The current page as the agent sees it.
+
+        Raises:
+            InfraError: the page is too large to be read, or crashed.
+        """
+        if self.tabs.dialog is not None and self.last is not None:
+            dialog = self.tabs.dialog
+            self.last = dialog_observation(self.last, f'{dialog.type} "{dialog.message}"')
+        else:
+            self.last = await self._look()
+        if self._delta is not None:
+            self.last = self._delta.apply(self.last)
+        return self.last
+
+    async def _look(self) -> Observation:
         page = self.page()
-        snapshot = await page.aria_snapshot(mode="ai", boxes=True)
         report = self._reports.get(page, {})
-        state = self._states[page]
+        if report.get("nodes", 0) > MAX_NODES:
+            raise InfraError(f"the page is too large to be read: {report['nodes']} elements (at most {MAX_NODES})")
+        snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=0)
+        state = self.state()
         if state.document != report.get("document", ""):
             state = self._states[page] = PageState(document=report["document"])
-        messages, self._messages = tuple(self._messages), []
         around = Surroundings(
             url=page.url,
             title=report.get("title", ""),
             tabs=await self._titles(),
-            current_tab=self.pages.index(page),
-            messages=(*messages, *report.get("invalid", ())),
+            current_tab=self.tabs.pages.index(page),
+            new_tab=self.tabs.new is page,
+            messages=(*self.tabs.take_messages(), *report.get("invalid", ())),
             can_go_back=bool(report.get("canGoBack")),
             loading=bool(report.get("loading")),
+            captions=self._captions(report.get("images", ())),
+            inputs=tuple(report.get("inputs", ())),
+            files=self._files(),
         )
-        self.last = observe(snapshot, state, around, self.style, self.count_tokens)
-        return self.last
+        self.tabs.new = None
+        look = observe_som if self.options.observation == "image_som" else observe
+        return look(snapshot, state, around, self.options.style, self.count_tokens, self.options.limit)
+
+    def _files(self) -> tuple[str, ...]:
+        raw = self.task.raw if self.task is not None else {}
+        return tuple(raw.get("agentkv", {}).get("files", ()))
+
+    def _captions(self, images: Any) -> dict[str, tuple[str, str]]:
+        """Mark of each picture on the page to what is said of it and what it truly shows."""
+        if self.options.captions == "none":
+            return {}
+        known: dict[str, tuple[str, str]] = {}
+        for mark, src in images:
+            site = next((s for s in self.sites if src.startswith(f"{self.urls[s.name]}/")), None)
+            if site is None:
+                continue
+            parts = urlsplit(src)
+            path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+            if (truth := site.caption(path)) is not None:
+                known[mark] = (caption_of(truth, f"{site.name}{path}", self.options.captions), truth)
+        return known
 
     async def side_page(self) -> Page:
         """A tab of the same context that the agent does not see, for evaluators; the caller closes it."""
         assert self.context is not None
-        self.context.remove_listener("page", self._adopt)
-        try:
+        with self.tabs.unwatched(self.context):
             return await self.context.new_page()
-        finally:
-            self.context.on("page", self._adopt)
 
     async def _titles(self) -> tuple[str, ...]:
-        if len(self.pages) == 1:
-            return (self._reports.get(self.pages[0], {}).get("title", ""),)
-        return tuple([await page.title() for page in self.pages])
+        pages = self.tabs.pages
+        if len(pages) == 1:
+            return (self._reports.get(pages[0], {}).get("title", ""),)
+        return tuple([await page.title() for page in pages])
+
+
+async def _open(page: Page, url: str) -> None:
+    try:
+        await page.goto(url, wait_until="commit", timeout=0)
+    except PlaywrightError as error:
+        reason = str(error).split("\n", 1)[0].rpartition(": ")[2]
+        raise InfraError(f"the start page {url} cannot be reached: {reason}") from None

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agentkv_envs.actions import MAX_WAIT_S, clean_label
 from agentkv_envs.errors import ActionError
 from agentkv_envs.types import Action
+from agentkv_envs.uploads import UPLOADS, upload_bytes
 
 if TYPE_CHECKING:
     from agentkv_envs.episode import Episode
@@ -20,17 +23,65 @@ if TYPE_CHECKING:
 _TIMEOUT_MS = 4000.0
 _KEYS = {"ctrl": "Control", "meta": "Control", "cmd": "Control", "esc": "Escape", "del": "Delete", "return": "Enter"}
 # Public names under which the benchmark's prompts know the sites.
-_ALIASES = {"onestopmarket.com": "shopping", "shopping.com": "shopping"}
+_ALIASES = {
+    "onestopmarket.com": "shopping",
+    "shopping.com": "shopping",
+    "classifieds.com": "classifieds",
+    "reddit.com": "forum",
+    "wikipedia.org": "wiki",
+    "homepage.com": "home",
+}
+_VALUE = "e => e.value === undefined ? e.textContent : e.value"
+_CHOSEN = "e => [...e.selectedOptions].map(o => o.label).join(', ')"
+_FILE_NAMES = "e => [...e.files].map(f => f.name).join(', ')"
+_FILE = re.compile(r"file(\d+)")
+_CHOOSER_MS = 2000.0
 
 
-async def perform(episode: Episode, action: Action) -> None:
+@dataclass(frozen=True)
+class Check:
+    """What a field must still hold once the page has come to rest."""
+
+    kind: str
+    locator: Any
+    script: str
+    expected: str
+
+    async def problem(self) -> str | None:
+        """None when the field holds it, or is gone."""
+        try:
+            if await self.locator.count() == 0:
+                return None
+            value = await self.locator.evaluate(self.script, timeout=_TIMEOUT_MS)
+        except PlaywrightError:
+            return None
+        if _same(value, self.expected):
+            return None
+        return f'{self.kind}: reverted by the page: the field holds "{clean_label(value, 60)}"'
+
+
+def _same(value: str, expected: str) -> bool:
+    """Whether a page kept what it was given, spaces and signs of its own formatting aside."""
+    return _bare(value) == _bare(expected) and bool(value.strip()) == bool(expected.strip())
+
+
+def _bare(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+async def perform(episode: Episode, action: Action, checks: list[Check]) -> None:
     """Carry out `action`; its element has been resolved.
+
+    Args:
+        checks: gets what is to be checked once the page has come to rest.
 
     Raises:
         ActionError: the browser refused, with the reason in the agent's words.
     """
     try:
-        await _PERFORM[action.kind](episode, action)
+        check = await _PERFORM[action.kind](episode, action)
+        if check is not None:
+            checks.append(check)
     except PlaywrightError as error:
         raise ActionError(_reason(action, error)) from None
 
@@ -46,9 +97,16 @@ def _reason(action: Action, error: PlaywrightError) -> str:
 
 
 async def _element(episode: Episode, action: Action) -> Any:
-    locator = episode.locate(action)
+    """Playwright's locator of the element an action names; a stale one is known at once, without waiting."""
+    mark = episode.state().shown.get(action.element_id or 0)
+    if mark is None:
+        raise ActionError(f"there is no element [{action.element_id}] on this page")
+    if (field := _FILE.fullmatch(mark.key)) is not None:
+        locator = episode.page().locator("css:light=input[type=file]").nth(int(field.group(1)))
+    else:
+        locator = episode.page().locator(f"aria-ref={mark.key}")
     if await locator.count() == 0:
-        raise ActionError(f"the element [{action.element_id}] is no longer on the page; look at the page again")
+        raise ActionError(f"the element [{action.element_id}] is stale: it is no longer there; look at the page again")
     return locator
 
 
@@ -61,18 +119,23 @@ async def _hover(episode: Episode, action: Action) -> None:
     await (await _element(episode, action)).hover(timeout=_TIMEOUT_MS)
 
 
-async def _type(episode: Episode, action: Action) -> None:
+async def _type(episode: Episode, action: Action) -> Check | None:
     locator = await _element(episode, action)
     await locator.fill(action.text or "", timeout=_TIMEOUT_MS)
-    if action.enter:
-        await locator.press("Enter", timeout=_TIMEOUT_MS, no_wait_after=True)
+    check = Check("type", locator, _VALUE, action.text or "")
+    if (problem := await check.problem()) is not None:
+        raise ActionError(problem)
+    if not action.enter:
+        return check
+    await locator.press("Enter", timeout=_TIMEOUT_MS, no_wait_after=True)
+    return None
 
 
 async def _clear(episode: Episode, action: Action) -> None:
     await (await _element(episode, action)).fill("", timeout=_TIMEOUT_MS)
 
 
-async def _select(episode: Episode, action: Action) -> None:
+async def _select(episode: Episode, action: Action) -> Check:
     locator = await _element(episode, action)
     script = "e => e.tagName === 'SELECT' ? [...e.options].map(o => o.label) : null"
     labels = await locator.evaluate(script)
@@ -86,10 +149,35 @@ async def _select(episode: Episode, action: Action) -> None:
         shown = ", ".join(clean_label(label, 30) for label in labels[:8])
         raise ActionError(f'select: no single option "{action.text}"; there are {shown}')
     await locator.select_option(index=found[0], timeout=_TIMEOUT_MS)
+    return Check("select", locator, _CHOSEN, labels[found[0]])
+
+
+async def _upload(episode: Episode, action: Action) -> Check | None:
+    name = (action.text or "").strip()
+    assert episode.last is not None
+    files = episode.last.files
+    if name not in files or name not in UPLOADS:
+        raise ActionError(f'upload: there is no file "{name}"; there are {", ".join(files) or "none in this task"}')
+    payload: Any = {"name": name, "mimeType": "image/png", "buffer": upload_bytes(name)}
+    locator = await _element(episode, action)
+    if await locator.evaluate("e => e.tagName === 'INPUT' && e.type === 'file'"):
+        await locator.set_input_files(payload, timeout=_TIMEOUT_MS)
+        return Check("upload", locator, _FILE_NAMES, name)
+    try:
+        async with episode.page().expect_file_chooser(timeout=_CHOOSER_MS) as chooser:
+            await locator.click(timeout=_TIMEOUT_MS, no_wait_after=True)
+    except PlaywrightTimeout:
+        raise ActionError("upload: this element does not ask for a file") from None
+    await (await chooser.value).set_files(payload)
+    return None
 
 
 async def _press(episode: Episode, action: Action) -> None:
-    keys = [_KEYS.get(key.strip().lower(), key.strip()) for key in (action.text or "").split("+")]
+    text = (action.text or "").strip()
+    if len(text) == 1 and not text.isascii():
+        await episode.page().keyboard.insert_text(text)
+        return
+    keys = [_KEYS.get(key.strip().lower(), key.strip()) for key in text.split("+")]
     await episode.page().keyboard.press("+".join(keys))
 
 
@@ -103,6 +191,8 @@ async def _goto(episode: Episode, action: Action) -> None:
     host = re.match(r"(?:https?://)?(?:www\.)?([\w.-]+)", url)
     if host is not None and (site := _ALIASES.get(host.group(1).lower())) in episode.urls:
         url = episode.urls[site or ""] + url[host.end() :]
+    # The browser resolves no names; the sites are known by their number only.
+    url = re.sub(r"^(https?://)?localhost(?=[:/]|$)", "http://127.0.0.1", url)
     url = urljoin(episode.page().url, url)
     if not url.startswith(("http://", "https://")):
         raise ActionError("goto: the address must begin with http:// or https://")
@@ -132,15 +222,16 @@ async def _new_tab(episode: Episode, action: Action) -> None:
 
 async def _tab_focus(episode: Episode, action: Action) -> None:
     index = int(action.text or 0)
-    if index >= len(episode.pages):
-        raise ActionError(f"tab_focus: there is no tab {index}; tabs are numbered from 0 to {len(episode.pages) - 1}")
-    episode.current = episode.pages[index]
-    await episode.current.bring_to_front()
+    pages = episode.tabs.pages
+    if index >= len(pages):
+        raise ActionError(f"tab_focus: there is no tab {index}; tabs are numbered from 0 to {len(pages) - 1}")
+    episode.tabs.current = pages[index]
+    await pages[index].bring_to_front()
 
 
 async def _close_tab(episode: Episode, action: Action) -> None:
     page = episode.page()
-    if len(episode.pages) == 1:
+    if len(episode.tabs.pages) == 1:
         await _new_tab(episode, action)
     await page.close()
 
@@ -153,12 +244,13 @@ async def _not_here(episode: Episode, action: Action) -> None:
     raise ActionError(f"{action.kind} works only on an element of that kind")
 
 
-_PERFORM: dict[str, Callable[[Episode, Action], Awaitable[None]]] = {
+_PERFORM: dict[str, Callable[[Episode, Action], Awaitable[Check | None]]] = {
     "click": _click,
     "hover": _hover,
     "type": _type,
     "clear": _clear,
     "select": _select,
+    "upload": _upload,
     "press": _press,
     "scroll": _scroll,
     "goto": _goto,

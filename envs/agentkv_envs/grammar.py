@@ -31,7 +31,9 @@ def suits(kind: str, element: Element) -> bool:
         return element.role in TEXT_ROLES or (element.role == "combobox" and not element.options)
     if kind == "select":
         return bool(element.options)
-    return kind in ("click", "hover")
+    if kind == "upload":
+        return element.role in ("file", "button")
+    return kind == "hover" or (kind == "click" and element.role != "file")
 
 
 def target(element: Element, style: str) -> str:
@@ -133,6 +135,19 @@ def _on_select(kind: str, page: _Page) -> str:
     return '"select " box "]"'
 
 
+def _on_upload(kind: str, page: _Page) -> str:
+    """File fields where there are any, else buttons, one of which may open a file chooser."""
+    observation = page.observation
+    if not observation.files:
+        return ""
+    usable = [e for e in observation.elements if suits(kind, e)]
+    fields = [e for e in usable if e.role == "file"] or usable
+    if not fields:
+        return ""
+    page.rules["file_field"] = _choice(target(e, observation.style) for e in fields)
+    return f'"upload " file_field " [" ({_choice(observation.files)}) "]"'
+
+
 def _fixed(*texts: str) -> _Rule:
     def rule(kind: str, page: _Page) -> str:
         possible = page.possible(texts)
@@ -180,6 +195,7 @@ _START: dict[str, _Rule] = {
     "expand": _on_element,
     "type": _on_field,
     "select": _on_select,
+    "upload": _on_upload,
     "press": _fixed(*(f"press [{key}]" for key in KEYS)),
     "scroll": _fixed("scroll [up]", "scroll [down]"),
     "goto": _goto,

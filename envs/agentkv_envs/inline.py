@@ -1,4 +1,4 @@
-"""A node as parts of a line: texts, and marks for what an action can name."""
+"""A node as parts of a line: texts, captions of pictures, and marks for what an action can name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentkv_envs.actions import clean_label
 from agentkv_envs.snapshot import Node
 
 FIELDS = frozenset(
-    {"textbox", "searchbox", "spinbutton", "combobox", "listbox", "checkbox", "radio", "switch", "slider"}
+    {"textbox", "searchbox", "spinbutton", "combobox", "listbox", "checkbox", "radio", "switch", "slider", "file"}
 )
 INTERACTIVE = FIELDS | {"link", "button", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem"}
 BLOCKS = frozenset(
@@ -25,7 +25,8 @@ class Mark:
     """An element at its place in a line.
 
     `key` is its handle: Playwright's reference, or for `more` and `expand` elements the part they open.
-    `state` is printed after the id. `offset` is where a list continues for `more`.
+    `state` is printed after the id. `offset` is where a list continues for `more`. `box` is x, y, width and height in
+    CSS pixels of the viewport.
     """
 
     key: str
@@ -36,6 +37,12 @@ class Mark:
     disabled: bool = False
     url: str = ""
     offset: int = 0
+    box: tuple[float, float, float, float] | None = None
+    focused: bool = False
+
+
+class Caption(str):
+    """What a picture shows; it stands at the end of its line."""
 
 
 Part = str | Mark
@@ -54,17 +61,22 @@ def text_of(node: Node) -> str:
 def parts_of(node: Node, opened: Set[str]) -> list[Part]:
     """A node as it stands within a line."""
     if is_mark(node):
-        return list(_mark(node, opened))
+        return [*_mark(node, opened), *(c for n in node.walk() if n.role == "img" for c in _caption(n))]
     if node.role == "text":
         return [node.text]
     if node.role == "img":
-        return [f'img "{clean_label(node.name, 40)}"'] if node.name else []
+        return _caption(node) or ([f'img "{clean_label(node.name, 40)}"'] if node.name else [])
     if node.role == "term":
         return [f"{text_of(node)}:"]
     if not node.children:
         return [node.text or node.name] if (node.text or node.name) else []
     inner = [part for child in node.children for part in parts_of(child, opened)]
     return [node.text, *inner] if node.text else inner
+
+
+def _caption(node: Node) -> list[Part]:
+    caption = node.attrs.get("caption")
+    return [Caption(f'img "{clean_label(", ".join(filter(None, (node.name, caption))))}"')] if caption else []
 
 
 def _mark(node: Node, opened: Set[str]) -> tuple[Mark, ...]:
@@ -84,8 +96,21 @@ def _mark(node: Node, opened: Set[str]) -> tuple[Mark, ...]:
         state = [f"= {', '.join(chosen)}"] if chosen else []
         state += [f"or {' | '.join(others)}"] if others else []
     state += [name for name in ("checked", "pressed", "expanded", "disabled") if node.attrs.get(name) == "true"]
-    disabled = "disabled" in node.attrs
-    return (Mark(node.ref, role, label, " ".join(state), options, disabled, node.attrs.get("url", "")), *extra)
+    focused = "active" in node.attrs
+    if focused and role in FIELDS:
+        state.append("focused")
+    mark = Mark(
+        node.ref,
+        role,
+        label,
+        " ".join(state),
+        options,
+        "disabled" in node.attrs,
+        node.attrs.get("url", ""),
+        box=node.box,
+        focused=focused,
+    )
+    return (mark, *extra)
 
 
 def is_mark(node: Node) -> bool:
@@ -104,12 +129,16 @@ def is_inline(node: Node) -> bool:
 
 
 def tidy(parts: Sequence[Part]) -> Line:
-    """Drop empty texts, a field's own label beside it, and the second of two links to the same thing."""
+    """Drop empty texts, a field's own label beside it, and the second of two links to the same thing; captions go
+    to the end."""
     clean: list[Part] = []
+    captions = list(dict.fromkeys(part for part in parts if isinstance(part, Caption)))
     labels = {p.label for p in parts if isinstance(p, Mark) and p.role in FIELDS}
     named = {p.url for p in parts if isinstance(p, Mark) and p.label != _last_segment(p.url)}
     links: set[tuple[str, str]] = set()
     for part in parts:
+        if isinstance(part, Caption):
+            continue
         if isinstance(part, Mark):
             if part.role == "link" and part.url:
                 nameless = part.label == _last_segment(part.url) and part.url in named
@@ -125,7 +154,7 @@ def tidy(parts: Sequence[Part]) -> Line:
             clean[-1] = clean[-1] + text if text[0] in ".,;:!?)" else f"{clean[-1]} {text}"
         else:
             clean.append(text)
-    return tuple(clean)
+    return (*clean, *captions)
 
 
 def name_by_row(lines: list[Line]) -> list[Line]:
@@ -164,7 +193,7 @@ def join_cells(cells: list[Line]) -> Line:
     parts: list[Part] = []
     for cell in cells:
         for i, part in enumerate(cell):
-            if i == 0 and isinstance(part, str) and parts and isinstance(parts[-1], str):
+            if i == 0 and type(part) is str and parts and type(parts[-1]) is str:
                 parts[-1] = f"{parts[-1]}, {part}"
             else:
                 parts.append(part)

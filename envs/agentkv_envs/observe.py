@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from agentkv_envs.additions import add_captions, add_file_inputs
 from agentkv_envs.inline import Line, Mark, Part
-from agentkv_envs.outline import Limits, Outline, View, outline
-from agentkv_envs.snapshot import parse_snapshot
+from agentkv_envs.options import COMPACT_TOKENS, TokenCounter
+from agentkv_envs.outline import Limits, Outline, View, collapse_repeats, first_on_screen, outline
+from agentkv_envs.snapshot import Node, parse_snapshot
 from agentkv_envs.types import Element, Observation
 
 MAX_ID = 99
-HARD_LIMIT = 350
+HARD_LIMIT = COMPACT_TOKENS
 _LEVELS = 5
+_PAGE = "more:page"
 _MAX_CHROME = 12
 _PIECE_PARTS, _PIECE_CHARS = 8, 240
 _VOLATILE = re.compile(r" \[(?:ref|box|cursor)=[^\]]*\]| \[active\]")
 _PIECES = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
-
-TokenCounter = Callable[[str], int]
 
 
 def estimate_tokens(text: str) -> int:
@@ -67,7 +69,15 @@ class PageState:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is observed besides the page's tree."""
+    """What is observed besides the page's tree.
+
+    Attributes:
+        new_tab: whether the current tab opened since the last observation.
+        messages: texts of alerts and of refused form fields.
+        captions: a picture's mark to (caption, what it truly shows).
+        inputs: label and value of each file input, in document order.
+        files: names of the files the agent may upload.
+    """
 
     url: str
     title: str
@@ -76,6 +86,18 @@ class Surroundings:
     messages: tuple[str, ...] = ()
     can_go_back: bool = False
     loading: bool = False
+    new_tab: bool = False
+    captions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    inputs: tuple[Mapping[str, str], ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def read_page(snapshot: str, around: Surroundings) -> tuple[Node, set[str]]:
+    """The page's tree with captions and file inputs in it, and the handles that are alive."""
+    root = parse_snapshot(snapshot)
+    add_captions(root, around.captions)
+    add_file_inputs(root, around.inputs)
+    return root, {node.ref for node in root.walk() if node.ref}
 
 
 def observe(
@@ -90,8 +112,7 @@ def observe(
 
     Limits on lists and texts tighten until the page fits; if that is not enough, the lines themselves are paged.
     """
-    root = parse_snapshot(snapshot)
-    alive = {node.ref for node in root.walk() if node.ref}
+    root, alive = read_page(snapshot, around)
     limits = Limits()
     for _ in range(_LEVELS):
         page = outline(root, state.view, limits)
@@ -101,20 +122,32 @@ def observe(
             break
         limits = limits.smaller()
     else:
-        start = state.view.offsets.get("more:page", 0)
-        rendered = draft.render_paged(start, state.ids, alive, lambda text: count_tokens(text) <= limit)
-    state.ids, state.shown = rendered.ids, rendered.shown
+        rendered = draft.render_paged(state.view, state.ids, alive, lambda text: count_tokens(text) <= limit)
+    alerts = (*around.messages, *(_alert_text(line) for line in page.alerts))
+    return finish(rendered, snapshot, state, around, alerts, style)
+
+
+def finish(
+    rendered: Rendered, snapshot: str, state: PageState, around: Surroundings, alerts: tuple[str, ...], style: str
+) -> Observation:
+    """The observation of a rendered page; what it shows becomes what the next action can name."""
+    state.ids, state.shown, state.view.follow = rendered.ids, rendered.shown, False
     return Observation(
         text=rendered.text,
         url=around.url,
         title=around.title,
-        elements=draft.elements(rendered.shown),
-        alerts=(*around.messages, *(_alert_text(line) for line in page.alerts)),
+        elements=tuple(
+            Element(number, m.role, m.label, mark_text(m, None, style), m.options, m.disabled, m.box)
+            for number, m in rendered.shown.items()
+        ),
+        alerts=alerts,
         tabs=around.tabs,
         style=style,
         page_key=_page_key(snapshot, around, state.view),
         current_tab=around.current_tab,
         can_go_back=around.can_go_back,
+        focused=next((number for number, mark in rendered.shown.items() if mark.focused), None),
+        files=around.files,
     )
 
 
@@ -136,7 +169,7 @@ def change_view(view: View, mark: Mark) -> None:
 
 
 @dataclass(frozen=True)
-class _Rendered:
+class Rendered:
     """An observation's text, the ids after giving out those it needs, and its elements by id."""
 
     text: str
@@ -149,13 +182,7 @@ class _Draft:
 
     def __init__(self, page: Outline, around: Surroundings, style: str):
         self.style = style
-        self.head: list[Line] = [(f"page: {_short(around.title, 60)}",)]
-        if len(around.tabs) > 1:
-            titles = (
-                f"{i}{' (current)' if i == around.current_tab else ''}: {_short(title, 30)}"
-                for i, title in enumerate(around.tabs)
-            )
-            self.head.append((f"tabs: {' | '.join(titles)}",))
+        self.head = head_lines(around)
         if page.chrome:
             self.head.append(tuple(page.chrome[:_MAX_CHROME]))
         self.head += [(f"alert: {_short(message, 160)}",) for message in around.messages]
@@ -163,43 +190,43 @@ class _Draft:
         if around.loading:
             self.head.append(("page still loading",))
         # A heading that repeats the title says nothing new.
-        rest = [line for line in page.lines if line != (f"# {around.title}",)]
-        self.lines = [*((part,) for part in page.chrome[_MAX_CHROME:]), *rest]
+        found = zip(page.lines, page.ends, strict=True)
+        rest = collapse_repeats([(line, end) for line, end in found if line != (f"# {around.title}",)])
+        self.lines = [*((part,) for part in page.chrome[_MAX_CHROME:]), *(line for line, _ in rest)]
+        self.ends = [*(math.inf for _ in page.chrome[_MAX_CHROME:]), *(end for _, end in rest)]
 
-    def render(self, ids: IdPool, alive: set[str], lines: list[Line] | None = None) -> _Rendered:
+    def render(self, ids: IdPool, alive: set[str], lines: list[Line] | None = None) -> Rendered:
         """The head and these lines (None: all of the page); `ids` itself stays as it is."""
         lines = [*self.head, *(self.lines if lines is None else lines)]
         marks = {p.key: p for line in lines for p in line if isinstance(p, Mark)}
         ids = ids.copy()
         numbers = ids.assign(marks, alive)
         text = "\n".join(self._line(line, numbers) for line in lines)
-        return _Rendered(text, ids, {number: marks[key] for key, number in numbers.items()})
+        return Rendered(text, ids, {number: marks[key] for key, number in numbers.items()})
 
-    def render_paged(self, start: int, ids: IdPool, alive: set[str], fits: Callable[[str], bool]) -> _Rendered:
-        """As many lines from `start` on as fit; a `more` element leads to the rest."""
-        lines = [piece for line in self.lines for piece in _pieces(line)]
+    def render_paged(self, view: View, ids: IdPool, alive: set[str], fits: Callable[[str], bool]) -> Rendered:
+        """As many lines as fit, from where the view begins; a `more` element leads to the rest."""
+        pieces = [(piece, end) for line, end in zip(self.lines, self.ends, strict=True) for piece in _pieces(line)]
+        lines = [piece for piece, _ in pieces]
+        if view.follow:
+            view.offsets[_PAGE] = first_on_screen([end for _, end in pieces])
+        start = view.offsets.get(_PAGE, 0)
         start = start if start < len(lines) else 0
         end = len(lines)
         while True:
             after = end if end < len(lines) else 0
             label = "rest of page" if after else "top of page"
-            rest: Line = (Mark("more:page", "more", label, offset=after),)
+            rest: Line = (Mark(_PAGE, "more", label, offset=after),)
             rendered = self.render(ids, alive, [*lines[start:end], rest])
             if fits(rendered.text) or end <= start + 1:
                 return rendered
             end = start + max(1, (end - start) * 3 // 4)
 
-    def elements(self, shown: dict[int, Mark]) -> tuple[Element, ...]:
-        """The shown elements, in reading order."""
-        return tuple(
-            Element(number, m.role, m.label, self._mark(m, None), m.options, m.disabled) for number, m in shown.items()
-        )
-
     def _line(self, line: Line, numbers: dict[str, int]) -> str:
         out = ""
         previous: Part = ""
         for part in line:
-            piece = part if isinstance(part, str) else self._mark(part, numbers.get(part.key))
+            piece = part if isinstance(part, str) else mark_text(part, numbers.get(part.key), self.style)
             glue = ", " if isinstance(part, Mark) and isinstance(previous, Mark) else " "
             if isinstance(part, str) and part[:1] in (".", ",", ";", "!", "?", ")"):
                 glue = ""
@@ -207,13 +234,27 @@ class _Draft:
             previous = part
         return out
 
-    def _mark(self, mark: Mark, number: int | None) -> str:
-        state = f" {mark.state}" if mark.state else ""
-        if self.style == "vwa":
-            head = f"[{number}] " if number is not None else ""
-            return f"{head}{mark.role} '{mark.label}'{state}"
-        head = f" [{number}]" if number is not None else ""
-        return f'{mark.role} "{mark.label}"{head}{state}'
+
+def mark_text(mark: Mark, number: int | None, style: str) -> str:
+    """An element as observations print it; without its id where `number` is None."""
+    state = f" {mark.state}" if mark.state else ""
+    if style == "vwa":
+        head = f"[{number}] " if number is not None else ""
+        return f"{head}{mark.role} '{mark.label}'{state}"
+    head = f" [{number}]" if number is not None else ""
+    return f'{mark.role} "{mark.label}"{head}{state}'
+
+
+def head_lines(around: Surroundings) -> list[Line]:
+    """Title of the page and, where there are several, the tabs."""
+    head: list[Line] = [(f"page: {_short(around.title, 60)}",)]
+    if len(around.tabs) > 1:
+        now = " (current, new)" if around.new_tab else " (current)"
+        titles = (
+            f"{i}{now if i == around.current_tab else ''}: {_short(title, 30)}" for i, title in enumerate(around.tabs)
+        )
+        head.append((f"tabs: {' | '.join(titles)}",))
+    return head
 
 
 def _pieces(line: Line) -> Iterator[Line]:

@@ -6,6 +6,8 @@ an entry of a list or table is one line, long texts and long lists are cut where
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +15,7 @@ from agentkv_envs.actions import clean_label
 from agentkv_envs.inline import (
     BLOCKS,
     FIELDS,
+    Caption,
     Line,
     Mark,
     Part,
@@ -52,19 +55,27 @@ class Limits:
 
 @dataclass
 class View:
-    """What the agent has asked to see on this page: opened parts and how far lists were paged."""
+    """What the agent has asked to see on this page: opened parts and how far lists were paged.
+
+    `follow` is set by scrolling: the next observation pages lists, and the page itself, to what the screen shows.
+    """
 
     opened: set[str] = field(default_factory=set)
     offsets: dict[str, int] = field(default_factory=dict)
+    follow: bool = False
 
 
 @dataclass
 class Outline:
-    """A page as lines: the chrome around it, its alerts, its content."""
+    """A page as lines: the chrome around it, its alerts, its content.
+
+    `ends` has the lower edge of each line on the screen, in CSS pixels, as far as it is known (else infinity).
+    """
 
     chrome: list[Part] = field(default_factory=list)
     alerts: list[Line] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
 
 
 class Outliner:
@@ -75,6 +86,11 @@ class Outliner:
         self.limits = limits
         self.out = Outline()
         self.heading = ""
+        self._end = math.inf
+
+    def _emit(self, line: Line, end: float | None = None) -> None:
+        self.out.lines.append(line)
+        self.out.ends.append(self._end if end is None else end)
 
     def _parts(self, node: Node) -> list[Part]:
         return parts_of(node, self.view.opened)
@@ -83,6 +99,7 @@ class Outliner:
 
     def block(self, node: Node) -> None:
         """Add a node that starts its own line."""
+        self._end = _bottom(node)
         handler = getattr(self, f"_{node.role}", None)
         if handler is not None and node.role in BLOCKS:
             handler(node)
@@ -121,12 +138,13 @@ class Outliner:
             line.extend(parts)
             if end is not None and parts:
                 bottom = end if bottom is None else max(bottom, end)
+                self._end = bottom
         self._add(line)
 
     def _add(self, parts: Sequence[Part], key: str = "") -> None:
         line = self._cut(tidy(parts), key)
         if line:
-            self.out.lines.append(line)
+            self._emit(line)
 
     def _cut(self, line: Line, key: str, about: str = "") -> Line:
         """Shorten the text of a line; the rest is behind an `expand` element."""
@@ -137,6 +155,9 @@ class Outliner:
         for part in line:
             if isinstance(part, Mark):
                 short.append(part)
+            elif isinstance(part, Caption):
+                short += [part] if len(part) <= budget else []
+                budget -= len(part)
             elif budget > 0:
                 short.append(part if len(part) <= budget else part[:budget].rsplit(" ", 1)[0] + " …")
                 budget -= len(part)
@@ -202,7 +223,7 @@ class Outliner:
         """Put an `expand` element for a landmark into the chrome line; True when it has been opened."""
         label = clean_label(node.name or _LANDMARKS[node.role], 40)
         if f"part:{node.ref}" in self.view.opened:
-            self.out.lines.append((f"# {label}",))
+            self._emit((f"# {label}",))
             return True
         self.out.chrome.append(Mark(f"part:{node.ref}", "expand", label))
         return False
@@ -221,39 +242,46 @@ class Outliner:
     _feed = _list
 
     def _entries(self, node: Node, entries: list[Node]) -> None:
-        lines = [self._entry(entry) for entry in entries]
-        lines = name_by_row([line for line in lines if line])
+        found = [(line, _bottom(entry)) for entry in entries if (line := self._entry(entry))]
+        found = collapse_repeats(found)
+        lines, ends = name_by_row([line for line, _ in found]), [end for _, end in found]
         plain = not any(isinstance(p, Mark) for line in lines for p in line)
         budget = self.limits.plain_list_chars if plain else self.limits.list_chars
         what = self.heading if plain and self.heading else "items"
-        self._window(f"more:{node.ref}", lines, budget, self.limits.entries, what)
+        self._window(f"more:{node.ref}", lines, budget, self.limits.entries, what, ends)
 
     def _entry(self, node: Node) -> Line:
         line = tidy(self._parts(node))
         about = next((p.label if isinstance(p, Mark) else p for p in line), "")
         return self._cut(line, f"text:{node.ref}", about)
 
-    def _window(self, key: str, lines: list[Line], chars: int, entries: int, what: str) -> None:
+    def _window(
+        self, key: str, lines: list[Line], chars: int, entries: int, what: str, ends: Sequence[float] = ()
+    ) -> None:
         """The part of a list that this view shows, and a `more` element when there is more of it."""
+        if self.view.follow and ends:
+            self.view.offsets[key] = first_on_screen(ends)
         start = self.view.offsets.get(key, 0)
         start = start if start < len(lines) else 0
         end, used = start, 0
         while end < len(lines) and end - start < entries:
-            used += sum(len(p) if isinstance(p, str) else len(p.label) + len(p.state) + 12 for p in lines[end])
+            used += sum(_length(p) for p in lines[end])
             if used > chars and end > start:
                 break
             end += 1
-        self.out.lines.extend(lines[start:end])
+        for i in range(start, end):
+            self._emit(lines[i], ends[i] if ends else None)
         if start == 0 and end == len(lines):
             return
         after = end if end < len(lines) else 0
         label = clean_label(f"{'more' if after else 'first'} {what}", 40)
         shown = f"{start + 1}-{end} of {len(lines)} shown"
-        self.out.lines.append((Mark(key, "more", label, shown, offset=after),))
+        self._emit((Mark(key, "more", label, shown, offset=after),))
 
     def _table(self, node: Node) -> None:
         rows = [row for row in node.walk() if row.role == "row"]
         lines: list[Line] = []
+        ends: list[float] = []
         facts: list[str] = []
         for row in rows:
             cells = [tidy(self._parts(cell)) for cell in row.children]
@@ -266,6 +294,7 @@ class Outliner:
                 continue
             if any(cell.role != "columnheader" for cell in row.children):
                 lines.append(join_cells(cells))
+                ends.append(_bottom(row))
         if facts:
             self._facts(facts)
         if lines:
@@ -273,8 +302,9 @@ class Outliner:
                 (row for row in rows if row.children and all(c.role == "columnheader" for c in row.children)), None
             )
             if head is not None and (names := [n for c in head.children if (n := text_of(c))]):
-                self.out.lines.append((", ".join(names) + ":",))
-            self._window(f"more:{node.ref}", name_by_row(lines), self.limits.list_chars, self.limits.entries, "items")
+                self._emit((", ".join(names) + ":",))
+            key, limits = f"more:{node.ref}", self.limits
+            self._window(key, name_by_row(lines), limits.list_chars, limits.entries, "items", ends)
 
     _grid = _treegrid = _table
 
@@ -296,9 +326,34 @@ def outline(root: Node, view: View, limits: Limits) -> Outline:
 
 
 def _extent(node: Node) -> tuple[float | None, float | None]:
-    """Top and bottom of a node on the screen, in CSS pixels."""
-    try:
-        _, y, _, height = (float(n) for n in node.attrs.get("box", "").split(","))
-    except ValueError:
+    """Middle and bottom of a node on the screen, in CSS pixels."""
+    if node.box is None:
         return None, None
-    return (y + height * 0.5 if height else None), (y + height if height else None)
+    _, y, _, height = node.box
+    return y + height * 0.5, y + height
+
+
+def _bottom(node: Node) -> float:
+    return node.box[1] + node.box[3] if node.box is not None else math.inf
+
+
+def _length(part: Part) -> int:
+    """Characters by which lists are cut; captions do not count, so that they change no list's pages."""
+    if isinstance(part, Mark):
+        return len(part.label) + len(part.state) + 12
+    return 0 if isinstance(part, Caption) else len(part)
+
+
+def first_on_screen(ends: Sequence[float]) -> int:
+    """Index of the first line that reaches into the viewport; the last when all are above it."""
+    return next((i for i, end in enumerate(ends) if end > 0), max(0, len(ends) - 1))
+
+
+def collapse_repeats(lines: Sequence[tuple[Line, float]]) -> list[tuple[Line, float]]:
+    """Lines of text that repeat one after the other become one, with their number."""
+    out: list[tuple[Line, float]] = []
+    for line, run in itertools.groupby(lines, key=lambda pair: pair[0]):
+        same = list(run)
+        plain = len(line) == 1 and isinstance(line[0], str)
+        out += [((f"{line[0]} (x{len(same)})",), same[0][1])] if plain and len(same) > 1 else same
+    return out

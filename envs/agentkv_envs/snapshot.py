@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 _HEAD = re.compile(r'^(?P<role>[\w-]+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<attrs>(?: \[[^\]]*\])*)$')
 _ATTR = re.compile(r"\[([\w-]+)(?:=([^\]]*))?\]")
+# The invisible mark that settle.js puts into the alternative text of a picture.
+_PICTURE = re.compile("\u2063([\ufe00-\ufe0f]+)")
 
 
 @dataclass
@@ -25,6 +27,15 @@ class Node:
     def ref(self) -> str:
         """Playwright's handle of the element ("" for plain text)."""
         return self.attrs.get("ref", "")
+
+    @property
+    def box(self) -> tuple[float, float, float, float] | None:
+        """x, y, width and height on the screen in CSS pixels of the viewport; None where it has no area."""
+        try:
+            x, y, width, height = (float(n) for n in self.attrs.get("box", "").split(","))
+        except ValueError:
+            return None
+        return (x, y, width, height) if height else None
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, in reading order."""
@@ -67,7 +78,12 @@ def _read_line(body: str) -> Node:
     if head is None:
         return Node("text", text=" ".join((key, value)).strip())
     attrs = {m.group(1): m.group(2) if m.group(2) is not None else "true" for m in _ATTR.finditer(head["attrs"])}
-    return Node(head["role"], _unquote(head["name"] or ""), value, attrs)
+    name = _unquote(head["name"] or "")
+    if "\u2063" in name:
+        if head["role"] == "img" and (mark := _PICTURE.search(name)) is not None:
+            attrs["picture"] = mark.group(1)
+        name = " ".join(_PICTURE.sub("", name).split())
+    return Node(head["role"], name, value, attrs)
 
 
 def _split(body: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ class Element:
         text: the element as the observation prints it, without its id.
         options: labels of a select box that can be chosen, else empty.
         disabled: whether the page refuses input on it.
+        box: x, y, width and height on the screen, in CSS pixels of the viewport; None where it has none.
     """
 
     id: int
@@ -27,6 +28,7 @@ class Element:
     text: str
     options: tuple[str, ...] = ()
     disabled: bool = False
+    box: tuple[float, float, float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,13 @@ class Observation:
         alerts: messages of the page and of the browser since the last observation.
         tabs: titles of the open tabs.
         style: "label-first" or "vwa".
-        page_key: changes exactly when something the agent could see on the page changed.
+        page_key: changes exactly when something the agent could see on the page changed (the focus aside).
         current_tab: index into `tabs`.
         dialog: the open confirm or prompt dialog that blocks the page, or None.
         can_go_back: whether the current tab has a page to go back to.
+        focused: id of the element that has the keyboard, where it is shown.
+        files: names of the files that `upload` can take.
+        full_text: the whole text where `text` is a delta to earlier observations, else "".
     """
 
     text: str
@@ -58,6 +63,9 @@ class Observation:
     current_tab: int = 0
     dialog: str | None = None
     can_go_back: bool = False
+    focused: int | None = None
+    files: tuple[str, ...] = ()
+    full_text: str = ""
 
     def element(self, element_id: int) -> Element | None:
         """The element with this id, or None."""

@@ -64,7 +64,7 @@ def test_a_new_tab_is_entered_and_closing_it_returns(env: WebEnv, site: str) -> 
     driver = Driver(env, f"{site}/popup")
     driver.do('click "Open"')
     assert (driver.seen.tabs, driver.seen.current_tab) == (("Opener", "Late"), 1)
-    assert "tabs: 0: Opener | 1 (current): Late" in driver.seen.text
+    assert "tabs: 0: Opener | 1 (current, new): Late" in driver.seen.text
     driver.do("tab_focus [0]")
     assert driver.seen.title == "Opener"
     driver.do("tab_focus [1]")
