@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -79,11 +79,11 @@ class Episode:
             await self._open_sites(context, task, world)
         self.tabs.adopt(first)
         self.tabs.watch(context)
-        began = perf_counter()
+        since = time() * 1e3
         for number, url in enumerate(self.bound.start_url.split(" |AND| ")):
             await _open(first if number == 0 else await context.new_page(), url)
         self.tabs.current, self.tabs.new = first, None
-        await self._settle(began)
+        await self._settle(since)
         for site in self.sites:
             if site.started is not None:
                 self.task = await site.started(first, self.bound)
@@ -152,7 +152,7 @@ class Episode:
             ActionError: it cannot be carried out; the page is as it was.
             InfraError: the page crashed.
         """
-        began = perf_counter()
+        began, since = perf_counter(), time() * 1e3
         checks: list[Check] = []
         if self.tabs.dialog is not None:
             await self._answer(action)
@@ -166,7 +166,7 @@ class Episode:
             await self._until_dialog(perform(self, action, checks))
         acted = perf_counter()
         if self.tabs.dialog is None:
-            await self._until_dialog(self._settle(began))
+            await self._until_dialog(self._settle(since))
         problem = None
         if checks and self.tabs.dialog is None:
             problem = await checks[0].problem()
@@ -229,7 +229,7 @@ class Episode:
         """Close open dialogs without accepting them."""
         while self.tabs.dialog is not None:
             await self._answer(Action("dialog", text="dismiss"))
-            await self._until_dialog(self._settle(perf_counter()))
+            await self._until_dialog(self._settle(time() * 1e3))
 
     @staticmethod
     async def _rest(blocked: asyncio.Task[None]) -> None:
@@ -246,14 +246,17 @@ class Episode:
 
     # Resting and observing
 
-    async def _settle(self, began: float) -> None:
-        """Wait for pending navigations, then for a quiet DOM, on whatever tab is current in the end."""
+    async def _settle(self, since: float) -> None:
+        """Wait for pending navigations, then for a quiet DOM, on whatever tab is current in the end.
+
+        Args:
+            since: when the action began, in milliseconds since the epoch.
+        """
         while True:
             page = self.page()
             while self.tabs.navigating:
                 await asyncio.sleep(0.003)
             try:
-                since = (perf_counter() - began) * 1e3
                 mark = self.options.captions != "none" and bool(self.sites)
                 wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since, "mark": mark}
                 report = await page.evaluate(_REST, wait)

@@ -48,11 +48,11 @@
       .map((e) => ({ label: labelOf(e) || line(e.title) || e.name || "file", value: [...e.files].map((f) => f.name).join(", ") })),
   });
   // Resolves when no DOM change happened for `quiet` ms, no request is under way and visible pictures are there;
-  // or after `cap` ms. `since` is how long ago (ms) the action began: a document younger than that is the action's
-  // result already, so half the quiet time is enough. `mark`: whether to mark and tell pictures.
+  // or after `cap` ms. `since` is when the action began (ms since the epoch): a document younger than that is the
+  // action's result already, so half the quiet time is enough. `mark`: whether to mark and tell pictures.
   const settle = async ({ quiet, cap, since, mark }) => {
     const begun = performance.now();
-    const fresh = begun < since;
+    const fresh = performance.timeOrigin >= since;
     const floor = fresh ? 0 : begun;
     const enough = fresh ? quiet / 2 : quiet;
     for (;;) {
