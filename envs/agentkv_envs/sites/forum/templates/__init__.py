@@ -1,0 +1,1 @@
+"""Page templates of the forum."""
