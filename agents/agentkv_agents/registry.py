@@ -11,6 +11,8 @@ from agentkv_agents.base import Agent
 from agentkv_agents.random_agent import RandomAgent
 from agentkv_agents.scripted import NullAgent, OracleAgent
 from agentkv_agents.web_agent import WebAgent
+from agentkv_envs.tasks.miniwob import SUITE as MINIWOB
+from agentkv_envs.tasks.miniwob_oracle import MiniwobPilot
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -73,7 +75,14 @@ def _make_llm(setup: AgentSetup) -> Agent:
     )
 
 
+def _make_oracle(setup: AgentSetup) -> Agent:
+    task = setup.task
+    if task.suite == MINIWOB:
+        return OracleAgent((), MiniwobPilot(task.task_id, task.intent))
+    return OracleAgent(task.oracle)
+
+
 register(AgentKind("llm", _make_llm, needs_model=True))
-register(AgentKind("oracle", lambda setup: OracleAgent(setup.task.oracle)))
+register(AgentKind("oracle", _make_oracle))
 register(AgentKind("null", lambda setup: NullAgent(setup.style)))
 register(AgentKind("random", lambda setup: RandomAgent(f"{setup.seed}:{setup.task.task_id}")))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentkv_agents.base import AgentStep
 from agentkv_envs import EnvError, parse_action
+from agentkv_envs.tasks.miniwob_oracle import MiniwobPilot
 from agentkv_envs.tasks.oracle import Pilot
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ class OracleAgent:
     page is reported as a failed reply, so that a task whose oracle is broken shows as such instead of stopping the run.
     """
 
-    def __init__(self, oracle: Sequence[str]) -> None:
-        self._pilot = Pilot(oracle)
+    def __init__(self, oracle: Sequence[str], pilot: Pilot | MiniwobPilot | None = None) -> None:
+        self._pilot = pilot or Pilot(oracle)
 
     def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
         """The next action of the oracle; see `Agent.act`."""

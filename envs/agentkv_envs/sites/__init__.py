@@ -71,7 +71,7 @@ class Site:
 
 
 # A site is a subpackage of its name with a function `open_site(world, addresses) -> Site` in its module `site`.
-SITE_NAMES = ("classifieds", "forum", "home", "shopping", "wiki")
+SITE_NAMES = ("classifieds", "forum", "home", "miniwob", "shopping", "wiki")
 
 
 def open_site(name: str, world: World, addresses: Mapping[str, str]) -> Site:

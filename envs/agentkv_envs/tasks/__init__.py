@@ -13,23 +13,31 @@ from pathlib import Path
 from typing import Any
 
 from agentkv_envs.errors import TaskError
+from agentkv_envs.tasks import miniwob, official
 from agentkv_envs.tasks.schema import read_task
 from agentkv_envs.types import Task
 
-SUITES = ("vwa75", "vwa75-lite")
+SUITES = ("vwa75", "vwa75-lite", *official.SUITES, miniwob.SUITE)
 _LITE = 25
 _PLACEHOLDER = re.compile(r"__([A-Z][A-Z0-9_]*?)__")
 
 
-def load_suite(spec: str) -> list[Task]:
+def load_suite(spec: str, vwa_configs: str | Path | None = None) -> list[Task]:
     """The tasks of a suite: "vwa75", or "vwa75:GLOB[,GLOB...]" for those whose id matches.
 
     "vwa75-lite" are the 25 tasks of `vwa75` with the shortest oracles.
+
+    "vwa:SITE:0-50" and "vwa75-official" are tasks on VisualWebArena's real hosts, read from `vwa_configs` (see
+    `official`); "miniwob" are those of the installed MiniWoB++.
 
     Raises:
         TaskError: no such suite (lists them), or no task matches (lists near ids).
     """
     name, _, globs = spec.partition(":")
+    if name in official.SUITES:
+        return official.load(spec, vwa_configs)
+    if name == miniwob.SUITE:
+        return miniwob.load(spec)
     if name not in SUITES:
         raise TaskError(spec, "", f"there is no suite {name!r}; there are {', '.join(SUITES)}")
     tasks = _shipped(name)

@@ -1,0 +1,1 @@
+"""MiniWoB++: pages of the `miniwob` package, served as they are, with a seed and without a clock."""
