@@ -6,7 +6,6 @@ import functools
 import random
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import astuple
 from datetime import timedelta
 from importlib import resources
 
@@ -108,7 +107,7 @@ def _insert_town(db: sqlite3.Connection, rng: random.Random, words: Vocabulary, 
     db.executemany(
         "INSERT INTO user (id, name, email, phone, place, joined, replies_in, sold, password)"
         f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, '{PASSWORD}')",
-        map(astuple, people),
+        people,
     )
     ratings = [row for seller in range(OWNER + 1, OWNER + 1 + SELLERS) for row in draw_ratings(rng, seller)]
     db.executemany("INSERT INTO rating (seller_id, user_id, stars, body, created) VALUES (?, ?, ?, ?, ?)", ratings)
@@ -140,7 +139,7 @@ def _insert_ads(db: sqlite3.Connection, ads: Sequence[Ad], known: dict[str, str]
 def _insert_talk(db: sqlite3.Connection, rng: random.Random, ads: Sequence[Ad], known: dict[str, str]) -> None:
     db.executemany(
         "INSERT INTO comment (id, listing_id, user_id, reply_to, body, created) VALUES (?, ?, ?, ?, ?, ?)",
-        map(astuple, draw_remarks(rng, ads)),
+        draw_remarks(rng, ads),
     )
     offers = []
     for ad in ads:

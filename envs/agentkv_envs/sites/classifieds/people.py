@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import NamedTuple
 
 from agentkv_envs.sites.classifieds.catalogue import DAYS, KINDS, OWNER, SELLERS, Ad
 from agentkv_envs.sites.classifieds.vocabulary import Vocabulary
@@ -21,8 +21,7 @@ _PRAISE = {
 }
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(NamedTuple):
     """A user: `sold` counts the things sold so far, `joined` is a year and month."""
 
     id: int
@@ -35,8 +34,7 @@ class Person:
     sold: int
 
 
-@dataclass(frozen=True)
-class Remark:
+class Remark(NamedTuple):
     """A comment on an ad; `reply_to` is the id of the one it answers."""
 
     id: int

@@ -97,7 +97,8 @@ def edit_ad(store: Store, ad: Row, form: Mapping[str, str], upload: Upload) -> N
             *(draft.description, ad["id"]),
         ),
     )
-    store.db.execute("UPDATE listing_search SET title = ? WHERE rowid = ?", (draft.title, ad["id"]))
+    words = f"{ad['colour']} {ad['extra']} {draft.place}".strip()
+    store.db.execute("UPDATE listing_search SET title = ?, extra = ? WHERE rowid = ?", (draft.title, words, ad["id"]))
     _keep_photo(store, ad["id"], upload.name, picture)
 
 
