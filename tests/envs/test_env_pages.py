@@ -9,7 +9,8 @@ from env_pages import task_at
 
 from agentkv_envs import Action, Observation, WebEnv, load_suite, resolve
 from agentkv_envs.observe import HARD_LIMIT
-from agentkv_envs.sites.shopping.catalogue import CATEGORIES, build_catalogue
+from agentkv_envs.sites.shopping.catalogue import build_catalogue
+from agentkv_envs.sites.shopping.kinds import CATEGORIES
 
 pytestmark = pytest.mark.browser
 PRODUCTS = build_catalogue()

@@ -1,13 +1,16 @@
-"""Cart and wish list."""
+"""Cart, wish list, notices about sold-out products."""
 
 from __future__ import annotations
 
 import functools
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from agentkv_envs.sites.shopping.shop import Shop, form_of, product_of, to_int
+from agentkv_envs.sites.shopping.products import product_path
+from agentkv_envs.sites.shopping.shop import Shop
+from agentkv_envs.sites.storage import Refusal
+from agentkv_envs.sites.web import form_of, see, to_int
 
 
 async def cart(shop: Shop, request: Request) -> Response:
@@ -15,11 +18,18 @@ async def cart(shop: Shop, request: Request) -> Response:
 
 
 async def cart_add(shop: Shop, request: Request) -> Response:
-    product, form = product_of(shop, request), await form_of(request)
+    """Add a product; the page's script gets JSON for its toast, others are led back to the product."""
+    product, form = shop.product(request), await form_of(request)
     qty = to_int(form.get("qty", "1"), 0)
-    if shop.attempt(lambda: shop.store.add_to_cart(product, qty, form.get("size", ""))):
-        shop.store.say(f"You added {product['name']} to your", link="/checkout/cart/", link_text="shopping cart")
-    return RedirectResponse(f"/{product['slug']}.html", 303)
+    text, link, added = f"You added {product['name']} to your", "/checkout/cart/", True
+    try:
+        shop.store.add_to_cart(product, qty, form.get("size", ""), form.get("colour", ""))
+    except Refusal as error:
+        text, link, added = str(error), "", False
+    if "json" in request.headers.get("accept", ""):
+        return JSONResponse({"added": added, "text": text, "link": link, "count": shop.store.cart_count()})
+    shop.store.say(text, "success" if added else "error", link, "shopping cart" if added else "")
+    return see(product_path(product))
 
 
 async def cart_update(shop: Shop, request: Request) -> Response:
@@ -28,17 +38,17 @@ async def cart_update(shop: Shop, request: Request) -> Response:
         wanted = to_int(form.get(f"qty-{item['item_id']}"), item["qty"])
         if wanted != item["qty"]:
             shop.attempt(functools.partial(shop.store.set_quantity, item["item_id"], wanted))
-    return RedirectResponse("/checkout/cart/", 303)
+    return see("/checkout/cart/")
 
 
 async def cart_remove(shop: Shop, request: Request) -> Response:
     shop.store.remove_from_cart(int(request.path_params["id"]))
-    return RedirectResponse("/checkout/cart/", 303)
+    return see("/checkout/cart/")
 
 
 async def cart_clear(shop: Shop, request: Request) -> Response:
     shop.store.clear_cart()
-    return RedirectResponse("/checkout/cart/", 303)
+    return see("/checkout/cart/")
 
 
 async def wishlist(shop: Shop, request: Request) -> Response:
@@ -46,15 +56,15 @@ async def wishlist(shop: Shop, request: Request) -> Response:
 
 
 async def wish_add(shop: Shop, request: Request) -> Response:
-    product = product_of(shop, request)
+    product = shop.product(request)
     shop.store.wish(product["id"])
     shop.store.say(f"{product['name']} was added to your", link="/wishlist/", link_text="wish list")
-    return RedirectResponse(f"/{product['slug']}.html", 303)
+    return see(product_path(product))
 
 
 async def wish_remove(shop: Shop, request: Request) -> Response:
     shop.store.unwish(int(request.path_params["id"]))
-    return RedirectResponse("/wishlist/", 303)
+    return see("/wishlist/")
 
 
 async def wish_to_cart(shop: Shop, request: Request) -> Response:
@@ -62,10 +72,29 @@ async def wish_to_cart(shop: Shop, request: Request) -> Response:
     for item in shop.store.wishlist():
         if item["item_id"] != item_id:
             continue
-        if item["sizes"]:
-            shop.store.say("Please choose a size.", "error")
-            return RedirectResponse(f"/{item['slug']}.html", 303)
+        if item["sizes"] or item["colours"]:
+            shop.store.say("Please choose the options here.", "error")
+            return see(product_path(item))
         if shop.attempt(functools.partial(shop.store.add_to_cart, item, 1)):
             shop.store.unwish(item_id)
             shop.store.say(f"You added {item['name']} to your", link="/checkout/cart/", link_text="shopping cart")
-    return RedirectResponse("/wishlist/", 303)
+    return see("/wishlist/")
+
+
+async def notices(shop: Shop, request: Request) -> Response:
+    return shop.page(request, "notices.html", items=shop.store.notices())
+
+
+async def notice_add(shop: Shop, request: Request) -> Response:
+    product, form = shop.product(request), await form_of(request)
+    choice = (form.get("email", ""), form.get("colour", ""), form.get("size", ""))
+    if shop.attempt(lambda: shop.store.notify(product, *choice)):
+        shop.store.say(
+            f"We will write to {choice[0].strip()} when it is back.", link="/notices/", link_text="My notices"
+        )
+    return see(product_path(product))
+
+
+async def notice_remove(shop: Shop, request: Request) -> Response:
+    shop.store.drop_notice(int(request.path_params["id"]))
+    return see("/notices/")

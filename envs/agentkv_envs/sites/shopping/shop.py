@@ -1,88 +1,71 @@
-"""What all pages of the shop share: the episode's store, templates, form reading."""
+"""What all pages of the shop share: the episode's store, the frame of a page, refusals as messages."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from importlib import resources
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from agentkv_envs.sites.shopping.store import ShopError, Store
+from agentkv_envs.sites import World
+from agentkv_envs.sites.shopping.history import COUNTRIES
+from agentkv_envs.sites.shopping.kinds import CATEGORIES, kinds_of
+from agentkv_envs.sites.shopping.store import Store
+from agentkv_envs.sites.shopping.store_cart import day
+from agentkv_envs.sites.storage import Refusal, Row
+from agentkv_envs.sites.web import render
 
 COOKIE = "brightcart_session"
-STATIC = {"shop.css": "text/css", "shop.js": "text/javascript"}
-
-
-def money(cents: int) -> str:
-    """`$25` or `$25.50`."""
-    return f"${cents / 100:.2f}" if cents % 100 else f"${cents // 100}"
-
-
-@functools.lru_cache(maxsize=1)
-def _templates() -> Environment:
-    env = Environment(
-        loader=PackageLoader(__package__ or "", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    env.filters["money"] = money
-    return env
-
-
-@functools.lru_cache(maxsize=8)
-def static_text(name: str) -> str:
-    return resources.files(__package__ or "").joinpath("static", name).read_text()
-
-
-async def form_of(request: Request) -> dict[str, str]:
-    form = await request.form()
-    return {key: value for key, value in form.items() if not isinstance(value, UploadFile)}
-
-
-def to_int(text: str | None, default: int) -> int:
-    try:
-        return int((text or "").strip())
-    except ValueError:
-        return default
+PACKAGE = __package__ or ""
+MENU = tuple((slug, name, kinds_of(slug)) for slug, name, _ in CATEGORIES)
 
 
 class Shop:
-    """One episode's shop: its store and the handlers over it."""
+    """One episode's shop: its store and the addresses of the sites beside it."""
 
-    def __init__(self, seed: int = 0):
-        self.store = Store(seed)
+    def __init__(self, world: World | None = None, addresses: Mapping[str, str] | None = None):
+        self.store = Store(world)
+        self.addresses = addresses if addresses is not None else {}
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Render a template with what every page shows."""
         common = {
             "customer": self.store.customer(request.cookies.get(COOKIE)),
-            "categories": self.store.categories(),
+            "menu": MENU,
             "cart_count": self.store.cart_count(),
+            "compare_count": len(self.store.compared()),
             "query": request.query_params.get("q", ""),
+            "portal": self.addresses.get("home", ""),
             "messages": self.store.messages(),
+            "countries": COUNTRIES,
+            "day": day,
         }
-        return HTMLResponse(_templates().get_template(template).render(**{**common, **values}), status)
+        return render(PACKAGE, template, {**common, **values}, status)
 
     def attempt(self, action: Callable[[], object]) -> bool:
         """Run a store action; a refusal becomes an error message on the next page."""
         try:
             action()
-        except ShopError as error:
+        except Refusal as error:
             self.store.say(str(error), "error")
             return False
         return True
 
+    def customer(self, request: Request) -> Row:
+        """The customer who is signed in; only for pages behind the sign-in."""
+        customer = self.store.customer(request.cookies.get(COOKIE))
+        assert customer is not None
+        return customer
 
-def product_of(shop: Shop, request: Request) -> Any:
-    """The product whose id stands in the address; a missing one is a 404."""
-    try:
-        return shop.store.product_by_id(int(request.path_params["id"]))
-    except ShopError:
-        raise HTTPException(404) from None
+    def product(self, request: Request) -> Row:
+        """The product whose id stands in the address.
+
+        Raises:
+            HTTPException: 404, there is none.
+        """
+        try:
+            return self.store.product_by_id(int(request.path_params["id"]))
+        except Refusal:
+            raise HTTPException(404) from None

@@ -105,7 +105,9 @@ def within_the_norm(draw: Draw) -> Draft:
         " c.label = 'Covers' JOIN fact w ON w.article_id = a.id AND w.label = 'Weight at most' WHERE a.kind = 'norm'",
     )
     limit = int(norm["weight"].split()[0])
-    where = "SELECT * FROM product WHERE stock >= 3 AND sizes = '' AND LOWER(kind) || 's' = ? AND weight_g"
+    where = (
+        "SELECT * FROM product WHERE stock >= 3 AND sizes = '' AND colours = '' AND LOWER(kind) || 's' = ? AND weight_g"
+    )
     good = draw.one("shopping", f"{where} <= ?", norm["covers"], limit)
     bad = draw.one("shopping", f"{where} > ?", norm["covers"], limit)
     first, second = draw.rng.sample([good, bad], 2)

@@ -11,7 +11,7 @@ from agentkv_envs.tasks.draft import Draw, Step, click, page_holds, read, requir
 
 HOME = "__SHOPPING__/"
 LATEST = "func:shopping_get_latest_order_url()"
-PLAIN = "stock >= 4 AND sizes = ''"
+PLAIN = "stock >= 4 AND sizes = '' AND colours = ''"
 Row = sqlite3.Row
 
 
@@ -31,6 +31,7 @@ def pair(draw: Draw, condition: str) -> tuple[Row, Row]:
         "shopping",
         "SELECT a.id AS first, b.id AS second FROM product a JOIN product b ON a.brand = b.brand AND a.kind = b.kind"
         " AND a.variant = b.variant AND a.id != b.id WHERE a.stock >= 3 AND b.stock >= 3 AND a.sizes = ''"
+        " AND a.colours = '' AND b.colours = ''"
         " AND (SELECT COUNT(*) FROM product c WHERE c.brand = a.brand AND c.kind = a.kind AND c.variant = a.variant)"
         " = 2"
         f" AND {condition}",
@@ -88,7 +89,7 @@ def url_of(row: Row) -> str:
 
 def shipping_option(draw: Draw, name: str) -> str:
     """The label of a shipping method in the checkout."""
-    from agentkv_envs.sites.shopping.database import SHIPPING
+    from agentkv_envs.sites.shopping.history import SHIPPING
 
     fee = dict(SHIPPING).get(name)
     require(fee is not None)
@@ -103,7 +104,7 @@ def deal(draw: Draw) -> Row:
     """The pinned deal, else any of the Deals page."""
     if "deal" in draw.pinned:
         return draw.one("shopping", "SELECT * FROM coupon WHERE label = ?", draw.pinned["deal"])
-    return draw.one("shopping", "SELECT * FROM coupon WHERE once = 0")
+    return draw.one("shopping", "SELECT * FROM coupon WHERE listed AND category_id IS NULL AND percent AND ends = ''")
 
 
 def see_deal(row: Row) -> list[Step]:

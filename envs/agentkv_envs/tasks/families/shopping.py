@@ -303,7 +303,9 @@ def lighter_of_two(draw: Draw) -> Draft:
 
 def _others(draw: Draw, kind: str) -> list[Row]:
     """Two products of other kinds, to be busy with in between."""
-    found = draw.some("shopping", 2, "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = ''", kind)
+    found = draw.some(
+        "shopping", 2, "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = '' AND colours = ''", kind
+    )
     require(found[0]["kind"] != found[1]["kind"])
     return found
 
