@@ -51,7 +51,9 @@ def add_file_inputs(root: Node, inputs: Sequence[Mapping[str, str]]) -> None:
     taken: set[int] = set()
     for number, entry in enumerate(inputs):
         label = clean_label(entry["label"])
-        node = next((n for n in root.walk() if id(n) not in taken and _labels(n, label)), None)
+        named = [n for n in root.walk() if id(n) not in taken and _labels(n, label)]
+        # An input that is not hidden is a button of its own.
+        node = next((n for n in named if n.role == "button"), named[0] if named else None)
         if node is None:
             node = Node("file")
             root.children.append(node)

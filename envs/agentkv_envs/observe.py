@@ -113,18 +113,33 @@ def observe(
     Limits on lists and texts tighten until the page fits; if that is not enough, the lines themselves are paged.
     """
     root, alive = read_page(snapshot, around)
-    limits = Limits()
-    for _ in range(_LEVELS):
-        page = outline(root, state.view, limits)
+
+    def fits(text: str) -> bool:
+        # No tokenizer puts so many characters into a token; counting a page of megabytes would take seconds.
+        return len(text) <= 30 * limit and count_tokens(text) <= limit
+
+    levels = _levels()
+    while levels:
+        page = outline(root, state.view, levels.pop(0))
         draft = _Draft(page, around, style)
         rendered = draft.render(state.ids, alive)
-        if count_tokens(rendered.text) <= limit:
+        if fits(rendered.text):
             break
-        limits = limits.smaller()
+        if len(draft.lines) > 4 * limit:
+            # The tightest limits show a quarter of a list: they will not do.
+            levels = levels[-1:]
     else:
-        rendered = draft.render_paged(state.view, state.ids, alive, lambda text: count_tokens(text) <= limit)
+        rendered = draft.render_paged(state.view, state.ids, alive, limit, fits)
     alerts = (*around.messages, *(_alert_text(line) for line in page.alerts))
     return finish(rendered, snapshot, state, around, alerts, style)
+
+
+def _levels() -> list[Limits]:
+    """The limits to try, from generous to tight."""
+    levels = [Limits()]
+    while len(levels) < _LEVELS:
+        levels.append(levels[-1].smaller())
+    return levels
 
 
 def finish(
@@ -204,7 +219,9 @@ class _Draft:
         text = "\n".join(self._line(line, numbers) for line in lines)
         return Rendered(text, ids, {number: marks[key] for key, number in numbers.items()})
 
-    def render_paged(self, view: View, ids: IdPool, alive: set[str], fits: Callable[[str], bool]) -> Rendered:
+    def render_paged(
+        self, view: View, ids: IdPool, alive: set[str], limit: int, fits: Callable[[str], bool]
+    ) -> Rendered:
         """As many lines as fit, from where the view begins; a `more` element leads to the rest."""
         pieces = [(piece, end) for line, end in zip(self.lines, self.ends, strict=True) for piece in _pieces(line)]
         lines = [piece for piece, _ in pieces]
@@ -212,7 +229,7 @@ class _Draft:
             view.offsets[_PAGE] = first_on_screen([end for _, end in pieces])
         start = view.offsets.get(_PAGE, 0)
         start = start if start < len(lines) else 0
-        end = len(lines)
+        end = min(len(lines), start + limit)
         while True:
             after = end if end < len(lines) else 0
             label = "rest of page" if after else "top of page"

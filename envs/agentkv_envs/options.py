@@ -8,7 +8,7 @@ from typing import Any
 
 from agentkv_envs.captions import CAPTIONS, NOISE
 from agentkv_envs.errors import EnvError
-from agentkv_envs.types import STYLES
+from agentkv_envs.types import DIALECTS, STYLES
 
 OBSERVATIONS = ("compact", "image_som")
 FORMS = ("full", "delta")
@@ -45,8 +45,6 @@ class EnvOptions:
     screenshots: bool = True
 
     def __post_init__(self) -> None:
-        from agentkv_envs.scoring.text import DIALECTS
-
         for name, known in (
             ("style", STYLES),
             ("observation", OBSERVATIONS),

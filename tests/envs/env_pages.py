@@ -32,6 +32,49 @@ PAGES = {
     "/popup": "<title>Opener</title><a href='/late' target=_blank>Open</a>",
     "/many": "<title>Many</title>"
     + "".join(f"<p>Paragraph {i} with a <a href='/p{i}'>link number {i}</a></p>" for i in range(120)),
+    "/upload": "<title>Upload</title><form><label for=pic>Add photo</label><input id=pic type=file hidden "
+    "onchange=\"out.textContent = this.files[0].name + ' ' + this.files[0].size\">"
+    "<label>Papers <input type=file></label></form>"
+    "<button onclick=\"const i = document.createElement('input'); i.type = 'file';"
+    "i.onchange = () => out.textContent = 'chosen ' + i.files[0].name; i.click()\">Attach</button>"
+    "<button>Other</button><p id=out>none</p>",
+    "/stubborn": "<title>Stubborn</title><label>Code <input oninput=\"this.value = ''\"></label>"
+    "<label>Late <input oninput=\"setTimeout(() => this.value = 'old', 30)\" value=old></label>"
+    "<label>Phone <input onchange=\"this.value = this.value.replace(/(...)(....)/, '$1-$2')\"></label>"
+    '<label>Plan <select onchange="this.selectedIndex = 0"><option>Basic<option>Gold</select></label>'
+    "<label>Fine <select><option>One<option>Two</select></label>",
+    "/stale": '<title>Stale</title><button onclick="setTimeout(() => gone.remove(), 400)">Later</button>'
+    "<button id=gone>Going</button>",
+    "/restless": "<title>Restless</title><p id=out>0</p><script>let n = 0;"
+    "setInterval(() => out.textContent = ++n, 10)</script>",
+    "/polling": "<title>Polling</title><p>Still</p><script>setInterval(() => fetch('/slow'), 100)</script>",
+    "/alerts": "<title>Alerts</title><button onclick=\"for (let i = 0; i < 8; i++) alert('Note ' + i)\">Many</button>"
+    "<button onclick=\"while (true) alert('Again')\">Loop</button>"
+    "<button onclick=\"while (confirm('Once more?')) {}\">Ask</button>",
+    "/leave": "<title>Leave</title><input id=x><a href='/late'>Away</a><script>onbeforeunload = () => 'sure?'</script>",
+    "/clock": "<title>Clock</title><p id=out></p><script>out.textContent = new Date().toISOString().slice(0, 10)"
+    " + ' ' + (Date.now() - new Date() < 50) + ' ' + new Date(0).getTime() + ' ' + (new Date() instanceof Date)"
+    "</script>",
+    "/repeats": "<title>Repeats</title><ul>" + "<li>Sold out</li>" * 5 + "<li>In stock</li></ul>",
+    "/table": "<title>Table</title><table>"
+    + "".join(f"<tr><td>Row {i}</td><td><a href='/r{i}'>open</a></td></tr>" for i in range(60))
+    + "</table>",
+    "/tall": "<title>Tall</title>"
+    + "".join(f"<h2>Part {i}</h2><p style='height:300px'>Text of part {i}</p>" for i in range(60)),
+    "/shadow-frames": "<title>Deep</title><iframe src='/late'></iframe>"
+    '<iframe srcdoc="<p>Inner</p>" width=200></iframe>',
+    "/icons": "<title>Icons</title><button title='Star'></button><button aria-label='Bin'></button>"
+    "<span style='display:contents'><a href='/late'>Boxless</a></span>",
+    "/huge": "<title>Huge</title><body><script>for (let i = 0; i < 100000; i++) { const p ="
+    " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(90); document.body.append(p); }</script>",
+    "/ten-megabytes": "<title>Ten megabytes</title><body><script>for (let i = 0; i < 40000; i++) { const p ="
+    " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(250); document.body.append(p); }</script>",
+    "/many-elements": "<title>Many elements</title>"
+    + "".join(
+        f"<div><a href='/e{i}'>Card {i}</a> price {i} <button>Buy</button><input aria-label='Qty {i}'>"
+        f"<select aria-label='Size {i}'><option>S<option>M</select></div>"
+        for i in range(100)
+    ),
     "/outside": "<title>Outside</title><a href='http://example.com/'>Leave</a><img src='http://example.com/x.png'>",
 }
 
