@@ -32,6 +32,16 @@ def evaluate(
     step_timeout: Annotated[
         float, _option(help="Seconds after which a hung page ends its episode.")
     ] = EvalOptions.step_timeout_s,
+    scoring: Annotated[
+        str, _option(help="fixed, or official: as the benchmark's released code scores.")
+    ] = EvalOptions.scoring,
+    judge: Annotated[
+        str | None, _option(help="Chat model for answers no rule can score: as --model, or PROVIDER:MODEL.")
+    ] = None,
+    image_judge: Annotated[str | None, _option(help="Chat model for questions about pictures.")] = None,
+    vwa_configs: Annotated[
+        Path | None, _option(help="File or folder of VisualWebArena's configurations, for vwa:... tasks.")
+    ] = None,
     fresh: Annotated[bool, _option("--fresh", help="Start a new run instead of going on with the last one.")] = False,
     retry_errors: Annotated[bool, _option("--retry-errors", help="Repeat episodes that ended as infra_error.")] = False,
     as_json: Annotated[bool, _option("--json", help="One JSON object per episode, nothing else on stdout.")] = False,
@@ -43,6 +53,8 @@ def evaluate(
       agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget 12MiB
       agentkv eval --tasks "vwa75:shopping-00*" --agent oracle
       agentkv eval --task-file my_tasks.json --model ./my-model --limit 3
+      agentkv eval --tasks "miniwob:click-*" --agent oracle
+      agentkv eval --tasks vwa:classifieds:0-50 --judge openai:gpt-5-mini
     """
     from agentkv_evals.cli import run_eval
 
@@ -65,5 +77,9 @@ def evaluate(
         fresh=fresh,
         retry_errors=retry_errors,
         step_timeout_s=step_timeout,
+        scoring=scoring,
+        judge=judge,
+        image_judge=image_judge,
+        vwa_configs=vwa_configs,
     )
     raise typer.Exit(run_eval(options))

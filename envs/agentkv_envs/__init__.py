@@ -9,13 +9,14 @@ from agentkv_envs.errors import ActionError, BrowserMissing, EnvError, InfraErro
 from agentkv_envs.grammar import action_grammar
 from agentkv_envs.resolve import resolve
 from agentkv_envs.tasks import SUITES, bind, load_suite, load_task_file
-from agentkv_envs.types import STYLES, Action, Element, Observation, ParsedAction, Score, StepResult, Task
+from agentkv_envs.types import DIALECTS, STYLES, Action, Element, Observation, ParsedAction, Score, StepResult, Task
 
 if TYPE_CHECKING:
     from agentkv_envs.browser import find_executable
     from agentkv_envs.env import WebEnv
 
 __all__ = [
+    "DIALECTS",
     "KINDS",
     "STYLES",
     "SUITES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -97,6 +97,14 @@ class WebEnv:
     def evaluate(self) -> Score:
         """Score the episode as it stands. See `aevaluate`."""
         return self._wait(self._evaluate(), _SCORING_S)
+
+    def preflight(self, tasks: Sequence[Task]) -> list[str]:
+        """What is wrong with the real hosts the tasks need: those that do not answer or do not let in, one line each.
+
+        Raises:
+            EnvError: an address is missing, or none of the hosts answers.
+        """
+        return self._wait(self._preflight(tasks), _SCORING_S)
 
     def screenshot(self) -> bytes:
         """A JPEG of the current tab; the one taken at the last step where there is one."""
@@ -226,6 +234,10 @@ class WebEnv:
         if not task.external:
             self._contexts.prepare(browser)
         return observation
+
+    async def _preflight(self, tasks: Sequence[Task]) -> list[str]:
+        hosts.require(tasks)
+        return await hosts.preflight(tasks, await self._host.get(hosts.host_names()), self._logins)
 
     def _running(self) -> Episode:
         if self._episode is None:

@@ -169,6 +169,27 @@ async def unreachable(urls: Mapping[str, str], transport: httpx.AsyncBaseTranspo
     return {name: reason for name, reason in zip(urls, reasons, strict=True) if reason}
 
 
+async def preflight(tasks: Sequence[Task], browser: Browser, logins: Logins) -> list[str]:
+    """Hosts that do not answer and sign-ins that fail, one line each.
+
+    Raises:
+        EnvError: none of the hosts answers.
+    """
+    known = addresses()
+    urls = {name: known[name] for name in needed(tasks)}
+    gone = await unreachable(urls)
+    notes = [f"{name} at {urls[name]} does not answer: {reason}" for name, reason in gone.items()]
+    if gone and len(gone) == len(urls):
+        raise EnvError("; ".join(notes))
+    for sites in sorted({login_sites(task) for task in tasks if task.external}):
+        if not set(sites) & set(gone):
+            try:
+                await logins.state(browser, known, sites)
+            except InfraError as error:
+                notes.append(str(error))
+    return notes
+
+
 async def reset(
     task: Task,
     urls: Mapping[str, str],

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STYLES = ("label-first", "vwa")
+# Rules of scoring: as the benchmark's released code has them, or mended.
+DIALECTS = ("official", "fixed")
 
 
 @dataclass(frozen=True)

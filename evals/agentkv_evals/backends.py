@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from agentkv_evals.judge import chat_model, image_judge, text_judge
 from agentkv_evals.plan import Arm, EvalPlan
 from agentkv_evals.runner import Backends
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from agentkv_envs.scoring import Judges
     from agentkv_evals.episode import Env
+    from agentkv_evals.options import EvalOptions
 
 
 def policy_names() -> tuple[str, ...]:
@@ -29,7 +32,12 @@ def default_backends(plan: EvalPlan) -> Backends:
     def make_env() -> Env:
         from agentkv_envs import WebEnv
 
-        return WebEnv(style=options.style, step_timeout_s=options.step_timeout_s)
+        return WebEnv(
+            style=options.style,
+            step_timeout_s=options.step_timeout_s,
+            scoring=options.scoring,
+            judges=judges(options),
+        )
 
     def make_model(arm: Arm) -> BaseChatModel:
         from agentkv.chat_model import ChatAgentKV
@@ -44,6 +52,27 @@ def default_backends(plan: EvalPlan) -> Backends:
         )
 
     return Backends(make_env, make_model)
+
+
+def preflight(plan: EvalPlan, out: TextIO) -> None:
+    """Tells what is wrong with the real hosts the plan needs. Raises EnvError when none of them answers."""
+    if not any(task.external for task in plan.tasks):
+        return
+    from agentkv_envs import WebEnv
+
+    with WebEnv(screenshots=False) as env:
+        for note in env.preflight(plan.tasks):
+            print(f"note: {note}", file=out, flush=True)
+
+
+def judges(options: EvalOptions) -> Judges:
+    """The judges that were asked for."""
+    from agentkv_envs.scoring.judges import Judges
+
+    return Judges(
+        text_judge(chat_model("--judge", options.judge)) if options.judge else None,
+        image_judge(chat_model("--image-judge", options.image_judge)) if options.image_judge else None,
+    )
 
 
 def _leave_a_core_to_the_browser() -> None:

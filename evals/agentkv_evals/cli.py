@@ -56,13 +56,15 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
     # All that a run needs is imported now: a missing package must not show when the episodes are over.
     import agentkv_evals.report  # noqa: F401
     from agentkv.models import check_model
-    from agentkv_evals.backends import check_budgets, default_backends, policy_names
+    from agentkv_evals.backends import check_budgets, default_backends, policy_names, preflight
 
     out = sys.stderr if options.json else sys.stdout
     plan = make_plan(options, policy_names)
     check_budgets(plan.arms)
     if backends is None and plan.needs_model:
         check_model(options.model)
+    if backends is None:
+        preflight(plan, out)
     run = open_run(plan, fresh=options.fresh)
     guard = InterruptGuard(lambda: print("stopping after this step; Ctrl-C again: now", file=sys.stderr))
     try:

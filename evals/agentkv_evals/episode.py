@@ -11,12 +11,14 @@ from typing import Any, Protocol, TypeVar
 
 from agentkv_agents import Agent, AgentStep, StopRules, Taken, early_stop_reason
 from agentkv_agents.stop_rules import CONTEXT_FULL
-from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task
+from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task, TaskError
 from agentkv_evals import files
 from agentkv_evals.outcomes import Outcome, outcome_of
 
 T = TypeVar("T")
 _PNG = b"\x89PNG"
+# What spoils one episode, not the run.
+_ONE_EPISODE = (InfraError, TaskError)
 
 
 class Env(Protocol):
@@ -80,9 +82,9 @@ class EpisodeRun:
         self._result = EpisodeResult(Outcome.FAIL)
 
     def play(self, task: Task, seed: int) -> EpisodeResult:
-        """Runs the episode to its end. Whatever fails in browser, site or runtime ends it as infra_error.
+        """Runs the episode to its end. Whatever fails in browser, site, task or runtime ends it as infra_error.
 
-        Raises Interrupted, and what a user has to mend before any episode can run: a missing browser, a wrong task.
+        Raises Interrupted, and what a user has to mend before any episode can run, such as a missing browser.
         """
         start = time.perf_counter()
         try:
@@ -90,7 +92,7 @@ class EpisodeRun:
         except Interrupted:
             raise
         except Exception as error:
-            if isinstance(error, EnvError) and not isinstance(error, InfraError):
+            if isinstance(error, EnvError) and not isinstance(error, _ONE_EPISODE):
                 raise
             self._check_interrupted()  # Ctrl-C ends the browser too: then this is no failure of its own
             self._fail(error)
@@ -206,7 +208,7 @@ class EpisodeRun:
         return name
 
     def _fail(self, error: Exception) -> None:
-        known = isinstance(error, InfraError)
+        known = isinstance(error, _ONE_EPISODE)
         self._result.outcome = Outcome.INFRA_ERROR
         self._result.reason = str(error) if known else f"{type(error).__name__}: {error}"
         if not known:

@@ -28,6 +28,10 @@ class EvalOptions:
         fresh: start a new run folder instead of continuing the newest one with the same settings.
         retry_errors: run episodes again that ended as infra_error.
         step_timeout_s: a page that hangs longer ends its episode as infra_error.
+        scoring: "fixed" or "official" evaluator semantics.
+        vwa_configs: where VisualWebArena's configurations are, for `vwa:...` and `vwa75-official`.
+        judge: chat model that scores what no rule can (see `agentkv_evals.judge.chat_model`); None: unscored.
+        image_judge: chat model that answers questions about pictures; None: unscored.
     """
 
     tasks: str | None = None
@@ -48,6 +52,10 @@ class EvalOptions:
     fresh: bool = False
     retry_errors: bool = False
     step_timeout_s: float = 20.0
+    scoring: str = "fixed"
+    vwa_configs: Path | None = None
+    judge: str | None = None
+    image_judge: str | None = None
 
     def __post_init__(self) -> None:
         if (self.tasks is None) == (self.task_file is None):

@@ -9,7 +9,8 @@ from agentkv_envs import Score
 
 class Outcome(StrEnum):
     """`success` and `fail` are the task's own verdict. `early_stop` is a stop rule, or a full context window,
-    and counts as a failure. `infra_error` is a browser that hung or crashed. `unscored` is an episode that
+    and counts as a failure. `infra_error` is a browser that hung or crashed, a host that does not
+    answer, a task that cannot be carried out. `unscored` is an episode that
     nothing here can judge. The success rate runs over all planned tasks, so the last two cannot raise it."""
 
     SUCCESS = "success"

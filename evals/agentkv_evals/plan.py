@@ -13,8 +13,9 @@ from typing import Any
 
 import agentkv_agents
 from agentkv_agents.history import history_names
-from agentkv_envs import STYLES, Task, load_suite, load_task_file
+from agentkv_envs import DIALECTS, STYLES, Task, load_suite, load_task_file
 from agentkv_evals.errors import EvalError
+from agentkv_evals.judge import check_judge
 from agentkv_evals.options import DEFAULT_BUDGET, EvalOptions
 
 # The only policy that holds everything, so that a budget means nothing to it.
@@ -80,6 +81,8 @@ class EvalPlan:
             "style": options.style,
             "history": options.history,
             "step_timeout_s": options.step_timeout_s,
+            "scoring": options.scoring,
+            "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
         }
 
@@ -102,6 +105,10 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     agent = agentkv_agents.get(options.agent)
     _check_choice("--style", options.style, STYLES)
     _check_choice("--history", options.history, history_names())
+    _check_choice("--scoring", options.scoring, DIALECTS)
+    for flag, name in (("--judge", options.judge), ("--image-judge", options.image_judge)):
+        if name is not None:
+            check_judge(flag, name)
     tasks = _load_tasks(options)
     if not tasks:
         raise EvalError(f"no tasks in {options.tasks or options.task_file}")
@@ -112,9 +119,18 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     else:
         arms = (Arm(NO_POLICY),)
         notes = (f"agent {options.agent!r} has no model: policies and budgets do not apply",)
-    plan = EvalPlan(options, tuple(tasks), arms, notes)
+    plan = EvalPlan(options, tuple(tasks), arms, (*notes, *_host_notes(tasks)))
     _check_unique(plan)
     return plan
+
+
+def _host_notes(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """What is not set for tasks on real hosts; raises EnvError for an address that is missing."""
+    if not any(task.external for task in tasks):
+        return ()
+    from agentkv_envs import hosts
+
+    return hosts.require(tasks)
 
 
 def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tuple[Arm, ...], tuple[str, ...]]:
@@ -146,7 +162,7 @@ def _recipes(arms: Sequence[Arm]) -> dict[str, object]:
 def _load_tasks(options: EvalOptions) -> list[Task]:
     if options.task_file is not None:
         return list(load_task_file(options.task_file))
-    return list(load_suite(str(options.tasks)))
+    return list(load_suite(str(options.tasks), options.vwa_configs))
 
 
 def _check_choice(flag: str, value: str, choices: Sequence[str]) -> None:

@@ -12,10 +12,10 @@ from agentkv_envs.scoring.images import page_image_query
 from agentkv_envs.scoring.judges import Judges
 from agentkv_envs.scoring.miniwob import miniwob
 from agentkv_envs.scoring.state import db_state
-from agentkv_envs.scoring.text import DIALECTS, Unscored, match_answer
+from agentkv_envs.scoring.text import Unscored, match_answer
 from agentkv_envs.scoring.trace import http_trace
 from agentkv_envs.scoring.urls import match_url
-from agentkv_envs.types import Score
+from agentkv_envs.types import DIALECTS, Score
 
 __all__ = ["DIALECTS", "Judges", "score_episode"]
 

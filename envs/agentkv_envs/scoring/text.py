@@ -17,8 +17,6 @@ from typing import Any
 # Whether a text says the same as a reference; None where there is no judge.
 Ask = Callable[[str, str], bool] | None
 
-DIALECTS = ("official", "fixed")
-
 # Signs that stand by themselves, and everything between them; a point, colon or comma before a digit belongs to it.
 _SIGN = '[;@#$%&?!*\\[\\](){}<>"«»“”‘’„`\u2012-\u2015]'
 _TOKEN = re.compile(rf"\.{{2,}}|--|{_SIGN}|[:,](?!\d)|(?:(?!{_SIGN})[^\s.:,-]|\.(?!\.)|[:,](?=\d)|-(?!-))+")
