@@ -176,6 +176,12 @@ def test_paths_handed_in_stay_on_the_site() -> None:
     assert (money(2500), money(2550)) == ("$25", "$25.50")
 
 
+def test_only_style_sheets_and_scripts_are_static(client: TestClient) -> None:
+    assert client.get("/static/doorstep.css").headers["content-type"].startswith("text/css")
+    for name in ("nothing.css", "__init__.py"):
+        assert client.get(f"/static/{name}").status_code == 404
+
+
 # With a browser
 
 

@@ -280,14 +280,14 @@ _GROUND = {
 _SEEN = {"worn": "scratched ", "new": "new "}
 
 
-def short_caption(kind: str, colour: str, pattern: str) -> str:
-    """What can be seen of a photo in a list, such as "red striped tent"."""
-    return f"{colour} {kind.lower()}" if pattern == "plain" else f"{colour} {pattern} {kind.lower()}"
+def short_caption(colour: str, pattern: str) -> str:
+    """What a photo in a list tells beside its title, such as "red striped"."""
+    return colour if pattern == "plain" else f"{colour} {pattern}"
 
 
 def caption(kind: str, colour: str, pattern: str, background: str, condition: str) -> str:
     """What the photo shows, such as "scratched red striped tent on grass"; nothing that only the text tells."""
-    return f"{_SEEN.get(condition, '')}{short_caption(kind, colour, pattern)} {_GROUND[background]}"
+    return f"{_SEEN.get(condition, '')}{short_caption(colour, pattern)} {kind.lower()} {_GROUND[background]}"
 
 
 def _no_photo() -> bytes:

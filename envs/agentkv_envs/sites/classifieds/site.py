@@ -37,5 +37,5 @@ def picture_caption(store: Store, number: int, small: bool) -> str | None:
     if ad is None or not ad["kind"]:
         return None
     if small:
-        return short_caption(ad["kind"], ad["colour"], ad["pattern"])
+        return short_caption(ad["colour"], ad["pattern"])
     return photo_caption(ad["kind"], ad["colour"], ad["pattern"], ad["background"], ad["condition"])

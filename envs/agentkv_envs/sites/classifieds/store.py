@@ -12,7 +12,7 @@ from agentkv_envs.sites.classifieds.database import template
 from agentkv_envs.sites.storage import Refusal, Row, Storage
 from agentkv_envs.sites.web import to_int
 
-PAGE_SIZE = 8
+PAGE_SIZE = 6
 SORTS = {"dt_pub_date": "l.created", "i_price": "l.price_cents"}
 REASONS = ("Sold already", "Wrong category", "Misleading photo", "Scam")
 _LISTING = (
