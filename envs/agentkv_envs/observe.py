@@ -114,22 +114,23 @@ def observe(
     """
     root, alive = read_page(snapshot, around)
 
-    def fits(text: str) -> bool:
+    def size(text: str) -> float:
         # No tokenizer puts so many characters into a token; counting a page of megabytes would take seconds.
-        return len(text) <= 30 * limit and count_tokens(text) <= limit
+        return count_tokens(text) if len(text) <= 30 * limit else math.inf
 
     levels = _levels()
     while levels:
         page = outline(root, state.view, levels.pop(0))
         draft = _Draft(page, around, style)
         rendered = draft.render(state.ids, alive)
-        if fits(rendered.text):
+        tokens = size(rendered.text)
+        if tokens <= limit:
             break
-        if len(draft.lines) > 4 * limit:
+        if tokens > 4 * limit:
             # The tightest limits show a quarter of a list: they will not do.
             levels = levels[-1:]
     else:
-        rendered = draft.render_paged(state.view, state.ids, alive, limit, fits)
+        rendered = draft.render_paged(state.view, state.ids, alive, limit, lambda text: size(text) <= limit)
     alerts = (*around.messages, *(_alert_text(line) for line in page.alerts))
     return finish(rendered, snapshot, state, around, alerts, style)
 
