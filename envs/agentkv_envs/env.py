@@ -13,6 +13,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
 from agentkv_envs.browser import BrowserHost
+from agentkv_envs.browsergym import browsergym_observation
 from agentkv_envs.contexts import ContextPool
 from agentkv_envs.episode import Episode
 from agentkv_envs.errors import ActionError, EnvError, InfraError
@@ -110,6 +111,10 @@ class WebEnv:
         """A JPEG of the current tab; the one taken at the last step where there is one."""
         return self._wait(self._screenshot())
 
+    def browsergym(self, last_action: str = "", last_error: str = "") -> dict[str, Any]:
+        """The current page as BrowserGym's dictionary; see `agentkv_envs.browsergym`."""
+        return self._wait(self._browsergym(last_action, last_error))
+
     # The same, awaitable
 
     async def areset(self, task: Task, seed: int = 0) -> Observation:
@@ -138,6 +143,10 @@ class WebEnv:
     async def ascreenshot(self) -> bytes:
         """See `screenshot`."""
         return await self._await(self._screenshot())
+
+    async def abrowsergym(self, last_action: str = "", last_error: str = "") -> dict[str, Any]:
+        """See `browsergym`."""
+        return await self._await(self._browsergym(last_action, last_error))
 
     async def aclose(self) -> None:
         """See `close`."""
@@ -271,6 +280,9 @@ class WebEnv:
         if not self._picture or not self._options.screenshots:
             await self._take_picture(self._running())
         return self._picture
+
+    async def _browsergym(self, last_action: str, last_error: str) -> dict[str, Any]:
+        return await browsergym_observation(self._running(), last_action, last_error)
 
     async def _take_picture(self, episode: Episode) -> float:
         """Milliseconds it took; while a dialog blocks the page the last picture stays."""

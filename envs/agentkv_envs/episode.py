@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from time import perf_counter, time
+from time import monotonic, perf_counter, time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,6 +53,7 @@ class Episode:
         self.task: Task | None = None
         self.context: BrowserContext | None = None
         self.tabs = Tabs()
+        self.began = monotonic()
         self.last: Observation | None = None
         self._servers: list[SiteServer] = []
         self._states: dict[Page, PageState] = {}
@@ -163,7 +164,12 @@ class Episode:
             action = resolve(action, self.last)
             if self._change_view(action):
                 return {"action": (perf_counter() - began) * 1e3, "settle": 0.0}, None
-            await self._until_dialog(perform(self, action, checks))
+            try:
+                await self._until_dialog(perform(self, action, checks))
+            except ActionError:
+                # It may have changed the page all the same.
+                await self._until_dialog(self._settle(since))
+                raise
         acted = perf_counter()
         if self.tabs.dialog is None:
             await self._until_dialog(self._settle(since))

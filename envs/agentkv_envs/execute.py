@@ -18,6 +18,8 @@ from agentkv_envs.types import Action
 from agentkv_envs.uploads import UPLOADS, upload_bytes
 
 if TYPE_CHECKING:
+    from playwright.async_api import Page
+
     from agentkv_envs.episode import Episode
 
 _TIMEOUT_MS = 4000.0
@@ -96,15 +98,19 @@ def _reason(action: Action, error: PlaywrightError) -> str:
     return f"{action.kind}: {first}"
 
 
+def locate(page: Page, key: str) -> Any:
+    """Playwright's locator of the element with this handle."""
+    if (field := _FILE.fullmatch(key)) is not None:
+        return page.locator("css:light=input[type=file]").nth(int(field.group(1)))
+    return page.locator(f"aria-ref={key}")
+
+
 async def _element(episode: Episode, action: Action) -> Any:
     """Playwright's locator of the element an action names; a stale one is known at once, without waiting."""
     mark = episode.state().shown.get(action.element_id or 0)
     if mark is None:
         raise ActionError(f"there is no element [{action.element_id}] on this page")
-    if (field := _FILE.fullmatch(mark.key)) is not None:
-        locator = episode.page().locator("css:light=input[type=file]").nth(int(field.group(1)))
-    else:
-        locator = episode.page().locator(f"aria-ref={mark.key}")
+    locator = locate(episode.page(), mark.key)
     if await locator.count() == 0:
         raise ActionError(f"the element [{action.element_id}] is stale: it is no longer there; look at the page again")
     return locator

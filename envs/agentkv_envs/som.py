@@ -88,7 +88,10 @@ def _fits(box: Box | None) -> bool:
 
 def _lines(entries: Iterable[Entry], numbers: dict[str, int], style: str, cut: int) -> Iterator[str]:
     before: list[str] = []
-    for entry in entries:
+    entries = list(entries)
+    for entry, following in zip(entries, [*entries[1:], None], strict=True):
+        if isinstance(entry, tuple) and isinstance(following, Mark) and entry[1] == following.label:
+            continue  # a field's own label
         line = _mark_line(entry, numbers, style) if isinstance(entry, Mark) else _text_line(entry, style, cut)
         # As the benchmark does: a text that one of the last three lines has is not said again.
         if line and not (isinstance(entry, tuple) and any(entry[1][:cut] in last for last in before[-3:])):
