@@ -75,11 +75,11 @@ class EmbeddedShop:
         shown = re.search(r"/order_id/(\d+)", page.url)
         order = shown.group(1) if shown else self._value(f"SELECT {_NEWEST}")
         rows = self._database.execute(
-            "SELECT p.name, p.sku, i.qty, i.size FROM order_item i JOIN product p ON p.id = i.product_id"
-            " WHERE i.order_id = ? ORDER BY i.rowid",
+            "SELECT p.name, p.sku, i.qty, i.size, v.colour FROM order_item i JOIN product p ON p.id = i.product_id"
+            " LEFT JOIN variant v ON v.id = i.variant_id WHERE i.order_id = ? ORDER BY i.id",
             (order,),
         )
-        return [OrderLine(name, sku, int(qty), {"Size": size} if size else {}) for name, sku, qty, size in rows]
+        return [OrderLine(name, sku, int(qty), _options(size, colour)) for name, sku, qty, size, colour in rows]
 
     async def price(self, page: Page, sku: str) -> str:
         if not sku:
@@ -90,6 +90,10 @@ class EmbeddedShop:
         if not sku:
             return await markup.review_count(page)
         return self._value("SELECT COUNT(*) FROM review r JOIN product p ON p.id = r.product_id WHERE p.sku = ?", sku)
+
+
+def _options(size: str, colour: str | None) -> dict[str, str]:
+    return {name: value for name, value in (("Size", size), ("Color", colour)) if value}
 
 
 class MagentoShop:
