@@ -54,17 +54,19 @@ class Store(Storage):
         )
 
     def search(self, query: str, page: int) -> Listing:
-        """Articles that hold every word of the query, those with it in the title first; words may be cut short."""
+        """Articles that hold every word of the query, the one of that title first; words may be cut short."""
         words = "".join(c if c.isalnum() else " " for c in query).split()
         if not words:
             return Listing([], 0, 1, 1)
         match = " ".join(f'"{word}"*' for word in words)
         source = "FROM article_search s JOIN article a ON a.id = s.rowid WHERE article_search MATCH ?"
-        return self._listing(source, (match,), "bm25(article_search, 20, 4, 1), a.title", page)
+        order = "a.title != ? COLLATE NOCASE, bm25(article_search, 20, 4, 1), a.title"
+        return self._listing(source, (match,), order, page, " ".join(query.split()))
 
-    def _listing(self, source: str, args: tuple[object, ...], order: str, page: int) -> Listing:
+    def _listing(self, source: str, args: tuple[object, ...], order: str, page: int, *order_args: object) -> Listing:
         total = self.count(f"SELECT COUNT(*) {source}", *args)
         pages = max(1, -(-total // PAGE_SIZE))
         page = min(max(page, 1), pages)
         limit = f"LIMIT {PAGE_SIZE} OFFSET {(page - 1) * PAGE_SIZE}"
-        return Listing(self.all(f"SELECT a.* {source} ORDER BY {order} {limit}", *args), total, page, pages)
+        rows = self.all(f"SELECT a.* {source} ORDER BY {order} {limit}", *args, *order_args)
+        return Listing(rows, total, page, pages)

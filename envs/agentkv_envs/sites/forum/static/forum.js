@@ -10,8 +10,7 @@ const toast = (text, kind) => {
 
 // Toasts go with the next thing one does, not after a time: a page at rest stays as it is.
 const clear = () => document.querySelectorAll(".toast").forEach((note) => note.remove());
-document.addEventListener("pointerdown", clear, true);
-document.addEventListener("keydown", clear, true);
+for (const kind of ["pointerdown", "keydown", "input"]) document.addEventListener(kind, clear, true);
 
 // The buttons live in an open shadow root; the score stays in the document, where the form's class tells the vote.
 class VoteBox extends HTMLElement {
@@ -68,5 +67,10 @@ document.addEventListener("click", async (event) => {
   button.disabled = true;
   const piece = document.createElement("template");
   piece.innerHTML = await (await fetch(button.dataset.more)).text();
+  // One list names the comments of the whole thread in reading order.
+  const added = piece.content.querySelector(".order");
+  const order = document.querySelector(".order");
   button.replaceWith(piece.content);
+  added.remove();
+  order.setAttribute("aria-owns", `${order.getAttribute("aria-owns")} ${added.getAttribute("aria-owns")}`);
 });
