@@ -102,10 +102,7 @@ async def returns(shop: Shop, request: Request) -> Response:
 
 async def return_form(shop: Shop, request: Request) -> Response:
     order = _order_row(shop, request)
-    try:
-        shop.store.check_returnable(order)
-    except Refusal as error:
-        shop.store.say(str(error), "error")
+    if not shop.attempt(lambda: shop.store.check_returnable(order)):
         return see(_order_path(order))
     items = [item for item in shop.store.order_items(order["id"]) if not item["return_number"]]
     return shop.page(request, "return.html", order=order, items=items, reasons=REASONS, resolutions=RESOLUTIONS)
@@ -113,6 +110,8 @@ async def return_form(shop: Shop, request: Request) -> Response:
 
 async def return_post(shop: Shop, request: Request) -> Response:
     order, form = _order_row(shop, request), await form_of(request)
+    if not shop.attempt(lambda: shop.store.check_returnable(order)):
+        return see(_order_path(order))
     choice = (to_int(form.get("item"), 0), form.get("reason", ""), form.get("resolution", ""))
     try:
         number, pin = shop.store.open_return(order, *choice)

@@ -64,7 +64,7 @@ function productPage(info) {
   });
 
   const delivery = info.querySelector(".delivery");
-  delivery.addEventListener("submit", async (event) => {
+  delivery?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const arrival = info.querySelector(".arrival");
     arrival.textContent = "Asking the carrier …";
