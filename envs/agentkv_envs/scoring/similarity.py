@@ -38,8 +38,7 @@ def _grey(picture: Image.Image, size: tuple[int, int]) -> Plane:
 def _mean(plane: Plane) -> Plane:
     """Means of all 7 x 7 windows inside the plane, by running sums; (h, w) becomes (h - 6, w - 6)."""
     for axis in (0, 1):
-        total = np.cumsum(np.insert(plane, 0, 0.0, axis=axis), axis=axis)
-        high = np.take(total, range(_WINDOW, total.shape[axis]), axis=axis)
-        low = np.take(total, range(total.shape[axis] - _WINDOW), axis=axis)
-        plane = (high - low) / _WINDOW
+        rows = np.moveaxis(plane, axis, 0)
+        total = np.cumsum(np.concatenate([np.zeros_like(rows[:1]), rows]), axis=0)
+        plane = np.moveaxis((total[_WINDOW:] - total[:-_WINDOW]) / _WINDOW, 0, axis)
     return plane
