@@ -23,6 +23,7 @@ DRAWS: dict[str, Callable[[random.Random], str]] = {
     "oven": lambda rng: f"{int(30 + rng.random() * 17) * 5} °C",
     "distance": lambda rng: f"{int(3 + rng.random() * 45)} km",
     "count": lambda rng: str(int(3 + rng.random() * 26)),
+    "few": lambda rng: str(int(2 + rng.random() * 4)),
     "phone": lambda rng: f"0{int(20 + rng.random() * 59)}-{int(1000 + rng.random() * 8999)}",
     "day": lambda rng: _DAYS[int(rng.random() * 7)],
     "date": lambda rng: f"{int(2 + rng.random() * 26)} {('April', 'May', 'June')[int(rng.random() * 3)]}",

@@ -95,4 +95,7 @@ def _assemble(
     where = next((fact.value for fact in facts if fact.label in ("Town", "Region", "Seat", "Covers")), "")
     summary = kind.summary + (f" for {where}" if topic.kind == "norm" else f" in {where}" if where else "")
     filled = tuple((heading, fill(text)) for heading, text in sections)
+    # Only what a reader can find is a fact.
+    written = {slot for text in (opening, *(text for _, text in sections)) for slot in _SLOT.findall(text)}
+    facts = tuple(fact for fact in facts if fact.boxed or fact.label in written)
     return Article(number, topic.title, topic.kind, kind.category, summary, fill(opening), filled, facts)

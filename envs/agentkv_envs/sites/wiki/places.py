@@ -74,6 +74,8 @@ PLACES: dict[str, Kind] = {
             of("Navigable for", number(9, 36, 1, "{} km")),
             of("Best paddling month", pick("April, May, June, July, August, September")),
             of("Locks", number(2, 19, 1, "{}"), False),
+            of("Common fish", pick("trout, perch, pike, eel, carp, grayling"), False),
+            of("Fishing opens", date, False),
         ),
         (
             "The {title} rises on {Source} and ends in {Mouth}.",
@@ -85,6 +87,13 @@ PLACES: dict[str, Kind] = {
                 (
                     "Boats pass {Locks} locks. Paddlers like it best in {Best paddling month}.",
                     "There are {Locks} locks, all worked by hand, and {Best paddling month} is the month to paddle.",
+                ),
+            ),
+            (
+                "Fish",
+                (
+                    "Anglers catch {Common fish}; fishing opens on {Fishing opens}.",
+                    "From {Fishing opens} on one may fish, mostly for {Common fish}.",
                 ),
             ),
         ),
@@ -99,6 +108,8 @@ PLACES: dict[str, Kind] = {
             of("Ferry", pick("7:40, 8:15, 9:20, 10:05, 11:30")),
             of("Water in July", number(15, 24, 1, "{} °C")),
             of("Fishing permit", number(6, 19, 1, "${}"), False),
+            of("Camping", number(7, 29, 1, "${} a night"), False),
+            to("Nearest town", "town"),
         ),
         ("{title} is a lake in {Region}.", "{title}, in {Region}, is known for its clear water."),
         (
@@ -109,6 +120,13 @@ PLACES: dict[str, Kind] = {
                     "Anglers pay {Fishing permit} a day. The ferry's first crossing is at {Ferry}.",
                 ),
             ),
+            (
+                "Shore",
+                (
+                    "Camping on the shore costs {Camping}. The nearest town is {Nearest town}.",
+                    "From {Nearest town} a path leads to the camp site, {Camping}.",
+                ),
+            ),
         ),
     ),
     "mountain": Kind(
@@ -117,7 +135,7 @@ PLACES: dict[str, Kind] = {
         (
             of("Height", number(640, 2870, 1, "{:,} m")),
             to("Region", "region"),
-            of("First climbed", number(1790, 1931, 1, "{}")),
+            of("First climbed", number(1907, 1938, 1, "{}")),
             to("First climber", "person"),
             of("Beds in the hut", number(12, 64, 2, "{}")),
             of("Hut phone", phone, False),
@@ -155,6 +173,9 @@ PLACES: dict[str, Kind] = {
             of("Stages", number(2, 9, 1, "{}")),
             of("Closed in", pick("November, December, January, February"), False),
             of("Dogs", pick("allowed, on a lead, not allowed"), False),
+            of("Highest point", number(210, 1690, 1, "{:,} m"), False),
+            of("Huts", number(2, 8, 1, "{}"), False),
+            of("Hut supper", number(9, 27, 1, "${}"), False),
         ),
         (
             "The {title} is a walking trail from {Start} to {End}.",
@@ -168,6 +189,13 @@ PLACES: dict[str, Kind] = {
                     "Its waymark is a {Waymark}. In {Closed in} the gates are shut. Dogs are {Dogs}.",
                 ),
             ),
+            (
+                "On the way",
+                (
+                    "The highest point is at {Highest point}. There are {Huts} huts; supper costs {Hut supper}.",
+                    "{Huts} huts serve supper for {Hut supper}. The trail climbs to {Highest point}.",
+                ),
+            ),
         ),
     ),
     "museum": Kind(
@@ -178,10 +206,12 @@ PLACES: dict[str, Kind] = {
             of("Open", hours),
             of("Closed on", pick(DAYS)),
             of("Admission", number(3, 18, 1, "${}")),
-            of("Opened", number(1872, 2014, 1, "{}")),
+            of("Opened", number(1907, 1949, 1, "{}")),
             of("Phone", phone, False),
             of("Free on", pick("the first Sunday, the last Friday, public holidays, rainy Mondays"), False),
             to("Founder", "person"),
+            of("Café closes", pick("15:00, 15:30, 16:00, 16:30, 17:15"), False),
+            of("Oldest piece", number(1390, 1810, 1, "{}"), False),
         ),
         ("The {title} is a museum in {Town}.", "{title}, in {Town}, was the idea of {Founder}."),
         (
@@ -190,6 +220,13 @@ PLACES: dict[str, Kind] = {
                 (
                     "Admission is {Admission}, free on {Free on}. Groups book on {Phone}.",
                     "Groups call {Phone}. Entry is free on {Free on}.",
+                ),
+            ),
+            (
+                "House",
+                (
+                    "The oldest piece is of {Oldest piece}. The café closes at {Café closes}.",
+                    "Its café closes at {Café closes}; the oldest piece shown is from {Oldest piece}.",
                 ),
             ),
         ),
@@ -205,6 +242,9 @@ PLACES: dict[str, Kind] = {
             of("First held", number(1888, 2019, 1, "{}")),
             of("Meeting point", pick("old bridge, station, town hall, harbour wall, school yard, mill"), False),
             of("Ticket office", phone, False),
+            of("Children free below", number(5, 15, 1, "{}"), False),
+            of("Rain date", date, False),
+            of("Visitors", number(300, 9800, 100), False),
         ),
         ("The {title} takes place in {Town} every year.", "Every year {Town} holds the {title}."),
         (
@@ -213,6 +253,13 @@ PLACES: dict[str, Kind] = {
                 (
                     "Meet at the {Meeting point} at {Starts at}. Tickets: {Ticket office}.",
                     "It begins at {Starts at} at the {Meeting point}; the ticket office is on {Ticket office}.",
+                ),
+            ),
+            (
+                "Rules",
+                (
+                    "Children below {Children free below} need no ticket. The rain date is {Rain date}.",
+                    "If it rains, it moves to {Rain date}. Some {Visitors} people come.",
                 ),
             ),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkv_envs.sites.wiki.kinds import MONTHS, Attribute, Kind, number, of, phone, pick, to
+from agentkv_envs.sites.wiki.kinds import MONTHS, Attribute, Kind, date, number, of, phone, pick, to
 
 THINGS: dict[str, Kind] = {
     "plant": Kind(
@@ -69,6 +69,9 @@ THINGS: dict[str, Kind] = {
             of("Mark", pick("blue triangle, green circle, red square, black star, orange ring")),
             of("Test lasts", number(12, 96, 4, "{} hours"), False),
             of("Checked by", pick("two inspectors, an outside laboratory, the maker, a trade guild"), False),
+            of("Fee", number(90, 880, 10, "${}"), False),
+            of("Valid for", number(2, 9, 1, "{} years"), False),
+            to("Issued in", "town"),
         ),
         ("{title} is a product norm for {Covers}.", "{Covers} must meet {title} before they carry its {Mark}."),
         (
@@ -77,6 +80,13 @@ THINGS: dict[str, Kind] = {
                 (
                     "A test lasts {Test lasts} and is done by {Checked by}.",
                     "Samples are tested for {Test lasts}. The result is checked by {Checked by}.",
+                ),
+            ),
+            (
+                "Applying",
+                (
+                    "The fee is {Fee}, and the mark is valid for {Valid for}. The office is in {Issued in}.",
+                    "Makers apply in {Issued in}. They pay {Fee} for {Valid for}.",
                 ),
             ),
         ),
@@ -112,12 +122,18 @@ THINGS: dict[str, Kind] = {
         "People",
         "person",
         (
-            of("Born", number(1768, 1979, 1, "{}")),
+            of("Born", number(1841, 1889, 1, "{}")),
             to("Birthplace", "town"),
             of("Profession", pick("botanist, architect, clockmaker, painter, engineer, baker, sailor, teacher")),
             of("Prize", pick("Bell Medal, Golden Spade, Harbour Prize, Order of the Oak")),
             of("Children", number(0, 7, 1, "{}"), False),
             of("Instrument", pick("cello, flute, accordion, drum, harp, trumpet"), False),
+            of(
+                "Best-known work",
+                pick("The Blue Bridge, Seven Gardens, The Salt Clock, A Winter Map, The Long Loaf"),
+                False,
+            ),
+            of("Finished in", number(1907, 1938, 1, "{}"), False),
         ),
         ("{title} was a {Profession} from {Birthplace}.", "Born in {Birthplace}, {title} worked as a {Profession}."),
         (
@@ -126,6 +142,13 @@ THINGS: dict[str, Kind] = {
                 (
                     "Born in {Born}, later holder of the {Prize}. Played the {Instrument}.",
                     "The {Prize} came late. At home one heard the {Instrument}.",
+                ),
+            ),
+            (
+                "Work",
+                (
+                    "The best-known work is {Best-known work}, finished in {Finished in}.",
+                    "{Best-known work} was finished in {Finished in}.",
                 ),
             ),
         ),
@@ -141,6 +164,8 @@ THINGS: dict[str, Kind] = {
             to("Nests near", "lake"),
             of("Call", pick("a short whistle, two clicks, a rolling trill, a low hoot, three high notes"), False),
             of("Ring colour", pick("red, blue, white, yellow, green"), False),
+            of("Pairs counted", number(14, 930, 1, "{}"), False),
+            of("Protected until", date, False),
         ),
         (
             "The {title} is a bird that nests near {Nests near}.",
@@ -152,6 +177,13 @@ THINGS: dict[str, Kind] = {
                 (
                     "It eats {Eats}; its call is {Call}. Ringed birds wear {Ring colour}.",
                     "Listen for {Call}. Bird ringers use {Ring colour} rings.",
+                ),
+            ),
+            (
+                "Protection",
+                (
+                    "Nests are fenced until {Protected until}. Last year {Pairs counted} pairs were counted.",
+                    "{Pairs counted} pairs were counted; keep away until {Protected until}.",
                 ),
             ),
         ),
