@@ -45,7 +45,8 @@ _FORBIDDEN_IN_LABEL = str.maketrans({'"': "'", "[": "(", "]": ")"})
 
 def clean_label(name: str, limit: int = 80) -> str:
     """An element's name as a label: one line, no double quotes or square brackets, at most `limit` characters."""
-    plain = "".join(c if c.isprintable() else " " for c in name.translate(_FORBIDDEN_IN_LABEL))
+    # Of a text of megabytes only the beginning is looked at.
+    plain = "".join(c if c.isprintable() else " " for c in name[: 10 * limit].translate(_FORBIDDEN_IN_LABEL))
     label = " ".join(plain.split())
     return label if len(label) <= limit else label[: limit - 1].rstrip() + "…"
 

@@ -32,7 +32,7 @@ from agentkv_envs.types import Action, Observation, Task
 
 QUIET_MS, CAP_MS = 100, 1500
 # A page of more elements takes seconds to read; no agent could use it.
-MAX_NODES = 60_000
+MAX_NODES = 20_000
 # Without the script (a document the browser made itself, such as an error page) only the title is known.
 _REST = """wait => window.__agentkv ? window.__agentkv.settle(wait)
     : {loading: false, document: String(performance.timeOrigin), title: document.title}"""

@@ -48,9 +48,15 @@ def observe_som(
     head += [f"alert: {message}" for message in around.messages]
     head += ["page still loading"] if around.loading else []
     for cut in _CUTS:
-        text = "\n".join([*head, *_lines(entries, numbers, style, cut)])
-        if count_tokens(text) <= limit:
+        lines = [*head, *_lines(entries, numbers, style, cut)]
+        if count_tokens("\n".join(lines)) <= limit:
             break
+    while count_tokens("\n".join(lines)) > limit and marks:
+        # Not even the elements alone: as many as fit, the upper ones first.
+        marks = marks[: len(marks) * 3 // 4]
+        numbers = {mark.key: numbers[mark.key] for mark in marks if mark.key in numbers}
+        lines = [*head, *_lines(marks, numbers, style, 0), "more below; not all is listed"]
+    text = "\n".join(lines)
     shown = {number: mark for mark in marks if (number := numbers.get(mark.key)) is not None}
     rendered = Rendered(text, ids, shown)
     return finish(rendered, snapshot, state, around, around.messages, style)

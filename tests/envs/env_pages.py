@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from agentkv_envs import Task
+from agentkv_envs import Task, WebEnv, resolve
+from agentkv_envs.types import Observation, StepResult
 
 PAGES = {
     "/": "<title>Start</title><h1>Start</h1><a href='/hang-script'>Busy</a> <a href='/hang-server'>Silent</a>"
@@ -65,10 +66,10 @@ PAGES = {
     '<iframe srcdoc="<p>Inner</p>" width=200></iframe>',
     "/icons": "<title>Icons</title><button title='Star'></button><button aria-label='Bin'></button>"
     "<span style='display:contents'><a href='/late'>Boxless</a></span>",
-    "/huge": "<title>Huge</title><body><script>for (let i = 0; i < 100000; i++) { const p ="
+    "/huge": "<title>Huge</title><body><script>for (let i = 0; i < 21000; i++) { const p ="
     " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(90); document.body.append(p); }</script>",
-    "/ten-megabytes": "<title>Ten megabytes</title><body><script>for (let i = 0; i < 40000; i++) { const p ="
-    " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(250); document.body.append(p); }</script>",
+    "/ten-megabytes": "<title>Ten megabytes</title><body><script>for (let i = 0; i < 5000; i++) { const p ="
+    " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(2100); document.body.append(p); }</script>",
     "/many-elements": "<title>Many elements</title>"
     + "".join(
         f"<div><a href='/e{i}'>Card {i}</a> price {i} <button>Buy</button><input aria-label='Qty {i}'>"
@@ -114,7 +115,20 @@ def awkward_site() -> Iterator[str]:
         server.server_close()
 
 
-def task_at(url: str) -> Task:
-    """A task that starts there and asks for the answer "ok"."""
+def task_at(url: str, files: tuple[str, ...] = (), sites: tuple[str, ...] = ("shopping",)) -> Task:
+    """A task that starts there, may upload these files and asks for the answer "ok"."""
     check = {"eval_types": ["string_match"], "reference_answers": {"exact_match": "ok"}}
-    return Task("test-001", ("shopping",), "Look.", url, check, (), {})
+    return Task("test-001", sites, "Look.", url, check, (), {"agentkv": {"files": list(files)}})
+
+
+class Driver:
+    """Steps by label, keeping the last observation."""
+
+    def __init__(self, env: WebEnv, url: str, files: tuple[str, ...] = ()):
+        self.env = env
+        self.seen: Observation = env.reset(task_at(url, files))
+
+    def do(self, text: str) -> StepResult:
+        result = self.env.step(resolve(text, self.seen))
+        self.seen = result.observation
+        return result

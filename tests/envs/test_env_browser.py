@@ -9,25 +9,12 @@ import time
 
 import psutil
 import pytest
-from env_pages import task_at
+from env_pages import Driver, task_at
 
-from agentkv_envs import BrowserMissing, EnvError, InfraError, TaskError, WebEnv, load_suite, resolve
-from agentkv_envs.types import Action, Observation, StepResult
+from agentkv_envs import BrowserMissing, EnvError, InfraError, TaskError, WebEnv, load_suite
+from agentkv_envs.types import Action
 
 pytestmark = pytest.mark.browser
-
-
-class Driver:
-    """Steps by label, keeping the last observation."""
-
-    def __init__(self, env: WebEnv, url: str):
-        self.env = env
-        self.seen: Observation = env.reset(task_at(url))
-
-    def do(self, text: str) -> StepResult:
-        result = self.env.step(resolve(text, self.seen))
-        self.seen = result.observation
-        return result
 
 
 def test_alerts_are_accepted_and_told(env: WebEnv, site: str) -> None:
