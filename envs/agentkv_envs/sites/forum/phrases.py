@@ -317,7 +317,7 @@ LETTERS = (
     "The order came. Yours is the <colour:parcel_colour> parcel of <weight:parcel_weight>, at the <spot:parcel_place>.",
     "My new number is <phone:new_phone>. The old one ends this week.",
     "About the {maker} {item}: it is <size:item_size> long and I would take <price:item_price>.",
-    "You asked about {entity}. I keep mine for <years:kept> now; <minutes:daily> a day is enough.",
+    "You asked about {entity}. It took me <years:learnt> to learn, <minutes:daily> a day.",
     "The table in {town} is booked for <date:table_date>, <count:table_seats> seats, name of Holm.",
     "Thanks for the {item}! I owe you <price:owed>.",
     "Train or car to {town}? I have <few:car_seats> seats and leave at <clock:leave_time>.",
