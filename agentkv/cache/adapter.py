@@ -26,6 +26,7 @@ from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
 from agentkv.cache.formats import KVFormat
+from agentkv.cache.lean import lean_decoder
 from agentkv.errors import Unsupported
 from agentkv.policies.base import Policy
 
@@ -145,11 +146,17 @@ class PagedModel:
     Args:
         model: the model; its attention implementation is switched, so its config object must not be shared with
             a model that is to keep another one.
+        weights: of decode steps: "model", "int8" (quantised copies, see :mod:`agentkv.cache.lean`), or "auto": int8
+            where they are known to be as good.
+
+    Attributes:
+        lean: computes decode steps; None where transformers' own forward does.
     """
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, weights: str = "auto"):
         self.model = model
         self.layout = layout_of(model.config, model.dtype)
+        self.lean = lean_decoder(model, self.layout, weights)
         self._cache_keyword = cache_keyword(model)
         self._run: ForwardPass | None = None
         self._hooked = False
@@ -227,6 +234,18 @@ class PagedModel:
             before: for each session the logits [V] after the token before, where its policy reads how surprising
                 tokens are.
         """
+        if self.lean is not None and self.lean.takes(ids):
+            logits = self.lean(ids, run).unsqueeze(1)
+        else:
+            logits = self._own_forward(ids, run)
+        run.finish()
+        for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
+            if step.policy.reads_surprise:
+                step.surprise.append(_surprise(own, tokens, last))
+        return logits[:, -1]
+
+    def _own_forward(self, ids: Tensor, run: ForwardPass) -> Tensor:
+        """Logits [B, n or 1, V] by transformers' modules."""
         cache = PagedCache(run)
         self._run = run if run.reads_hidden else None
         out = self.model(
@@ -237,13 +256,9 @@ class PagedModel:
             **{self._cache_keyword: cache},
         )
         cache.check_written()
-        run.finish()
         self._run = None
         logits: Tensor = out.logits
-        for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
-            if step.policy.reads_surprise:
-                step.surprise.append(_surprise(own, tokens, last))
-        return logits[:, -1]
+        return logits
 
     def read_hidden(self) -> None:
         """From now on, steps of policies that ask for it get the input of each attention layer."""

@@ -51,6 +51,8 @@ class Engine:
             of the memory that is free now ("25%"), or None: eight windows of full KV, at most 40% of that memory.
         spill: where the least recently used idle session goes when the pool is full: "cpu" (host memory), a folder, or
             None: nowhere, and PoolExhausted is raised.
+        weights: of decode steps: "model", "int8" (faster on a CPU, see :mod:`agentkv.cache.lean`), or "auto": int8 for
+            models it was measured on.
 
     Attributes:
         context_window: tokens a session may see.
@@ -69,12 +71,13 @@ class Engine:
         name: str,
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
+        weights: str = "auto",
     ):
         self.model_name = name
         self.tokenizer = tokenizer
         self.context_window: int = model.config.get_text_config().max_position_embeddings
         self.eos_token_ids = eos_token_ids(model, tokenizer)
-        self._paged = PagedModel(model)
+        self._paged = PagedModel(model, weights)
         self._rotary: tuple[Rotary | None, ...] | None = None
         self.no_rebase: str | None = None
         try:
@@ -98,6 +101,7 @@ class Engine:
         device: str = "cpu",
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
+        weights: str = "auto",
     ) -> Engine:
         """Load an embedded model by name (pulled if absent), a local folder or a hub id.
 
@@ -105,7 +109,7 @@ class Engine:
             UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
         """
         loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
-        return cls(loaded, tokenizer, model, kv_pool, spill)
+        return cls(loaded, tokenizer, model, kv_pool, spill, weights)
 
     @classmethod
     def shared(
@@ -116,12 +120,15 @@ class Engine:
         device: str = "cpu",
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
+        weights: str = "auto",
     ) -> Engine:
         """As :meth:`load`, but one engine per process for the same arguments."""
-        key = (model, dtype, device, kv_pool, spill)
+        key = (model, dtype, device, kv_pool, spill, weights)
         with cls._shared_lock:
             if key not in cls._shared:
-                cls._shared[key] = cls.load(model, dtype=dtype, device=device, kv_pool=kv_pool, spill=spill)
+                cls._shared[key] = cls.load(
+                    model, dtype=dtype, device=device, kv_pool=kv_pool, spill=spill, weights=weights
+                )
             return cls._shared[key]
 
     def open_session(

@@ -1,0 +1,216 @@
+"""A decode step without transformers' modules: the same arithmetic, with a tenth of the Python per layer.
+
+Of a step of one token, a small model spends more time between the matrix products than in them. Here a layer is some
+fifteen tensor operations. Families whose layers are exactly RMS norm, rotary attention and a gated SiLU are supported;
+of other models, and of steps with several tokens of one session, transformers' own forward computes.
+
+With int8 weights the products of few rows read half the bytes. Each row of a weight matrix has one scale, and rounding
+is to the nearest, so no calibration is needed. Prompts keep the model's own weights: with many rows, products of int8
+weights are slower than those of bfloat16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from agentkv.cache.batch import ForwardPass
+from agentkv.cache.formats import KVLayout
+from agentkv.errors import AgentKVError, Unsupported
+
+WEIGHTS = ("model", "int8")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""By ``model_type``."""
+INT8_ROWS = 4
+"""Sessions up to which int8 products are faster than bfloat16's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A linear layer: [B, K] to [B, N].
+
+    Attributes:
+        weight: [N, K] in the model's dtype, or int8.
+        bias: [N] or None.
+        scale: [N] of int8 rows, in the model's dtype; None: the weight is not quantised.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    scale: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.scale is None:
+            return functional.linear(x, self.weight, self.bias)
+        product: Tensor = torch._weight_int8pack_mm(x, self.weight, self.scale)
+        return product if self.bias is None else product.add_(self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The weights of one layer.
+
+    Attributes:
+        qkv, gate_up: projections whose outputs stand side by side; one where they could be put together.
+        out, down: back to the hidden size.
+        attention_norm, mlp_norm: [hidden].
+        query_norm, key_norm: [D], or None.
+        scaling: of the attention scores.
+    """
+
+    qkv: tuple[Projection, ...]
+    out: Projection
+    gate_up: tuple[Projection, ...]
+    down: Projection
+    attention_norm: Tensor
+    mlp_norm: Tensor
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    scaling: float
+
+
+class LeanDecoder:
+    """Computes decode steps of one model.
+
+    Args:
+        model: of one of :data:`FAMILIES`.
+        layout: of its cache.
+        weights: "model" shares the model's weights, "int8" makes quantised copies.
+
+    Raises:
+        Unsupported: a model this cannot compute, with the reason.
+    """
+
+    def __init__(self, model: PreTrainedModel, layout: KVLayout, weights: str = "model"):
+        config = model.config
+        check_supported(model, weights)
+        make = _quantized if weights == "int8" else _shared
+        self.most_rows = INT8_ROWS if weights == "int8" else 8
+        self._layout = layout
+        self._q_heads: int = config.num_attention_heads
+        self._eps: float = config.rms_norm_eps
+        base: Any = model.model
+        self._embedding: Tensor = base.embed_tokens.weight
+        self._rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = base.rotary_emb
+        self._norm: Tensor = base.norm.weight
+        self._layers = [_layer(module, make) for module in base.layers]
+        (self._head,) = make([model.lm_head])
+
+    def takes(self, ids: Tensor) -> bool:
+        """Whether it can compute these tokens [B, n]: one of each session, and few sessions."""
+        return ids.shape[1] == 1 and len(ids) <= self.most_rows
+
+    def __call__(self, ids: Tensor, run: ForwardPass) -> Tensor:
+        """One token of each of B sessions, [B, 1], through all layers: logits [B, V]."""
+        reads_hidden = run.reads_hidden
+        hidden = functional.embedding(ids[:, 0], self._embedding)
+        cos, sin = self._rotary(hidden, run.positions)
+        half = sin.shape[-1] // 2
+        # rotate_half(x) * sin is x, its halves exchanged, times sin with the first half negated.
+        sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
+        for index, layer in enumerate(self._layers):
+            normed = self._normed(hidden, layer.attention_norm)
+            if reads_hidden:
+                run.note_hidden(index, normed.unsqueeze(1))
+            hidden = hidden + self._attend(index, layer, normed, cos, sin, run)
+            gate, up = _together(layer.gate_up, self._normed(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+            hidden = hidden + layer.down(functional.silu(gate) * up)
+        return self._head(self._normed(hidden, self._norm))
+
+    def _attend(self, index: int, layer: Layer, normed: Tensor, cos: Tensor, sin: Tensor, run: ForwardPass) -> Tensor:
+        q_heads, kv_heads, size = self._q_heads, self._layout.kv_heads, self._layout.head_dim
+        heads = _together(layer.qkv, normed).view(len(normed), -1, size)
+        rotating = heads[:, : q_heads + kv_heads]
+        if layer.query_norm is not None and layer.key_norm is not None:
+            query = self._normed(rotating[:, :q_heads], layer.query_norm)
+            rotating = torch.cat((query, self._normed(rotating[:, q_heads:], layer.key_norm)), dim=1)
+        rotated = rotating * cos + rotating.roll(size // 2, -1) * sin
+        run.write(index, rotated[:, q_heads:].unsqueeze(2), heads[:, q_heads + kv_heads :].unsqueeze(2))
+        window = self._layout.window(index)
+        query = rotated[:, :q_heads].unsqueeze(2)
+        out = run.attend(index, query, None, scaling=layer.scaling, softcap=None, window=window)
+        return layer.out(out.reshape(len(normed), -1))
+
+    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        # In float32 and rounded before the weight, as transformers does it.
+        return functional.rms_norm(x.float(), weight.shape, None, self._eps).to(x.dtype) * weight
+
+
+def check_supported(model: PreTrainedModel, weights: str) -> None:
+    """Raises Unsupported or AgentKVError where :class:`LeanDecoder` cannot compute this model with such weights."""
+    config = model.config
+    if weights not in WEIGHTS:
+        raise AgentKVError(f"unknown weights {weights!r}; they are one of {', '.join(WEIGHTS)}")
+    if config.model_type not in FAMILIES:
+        raise Unsupported(f"the lean decode step knows {', '.join(FAMILIES)}, not {config.model_type}")
+    if config.hidden_act not in ("silu", "swish"):
+        raise Unsupported(f"the lean decode step knows gated SiLU, not {config.hidden_act}")
+    if weights == "int8" and (model.dtype is not torch.bfloat16 or model.device.type != "cpu"):
+        raise Unsupported(f"int8 weights need a bfloat16 model on the CPU, not {model.dtype} on {model.device}")
+    rotated = model.model.rotary_emb.inv_freq.shape[0] * 2
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if rotated != head_dim:
+        raise Unsupported("the lean decode step rotates whole heads")
+
+
+def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Layer:
+    attention, mlp = module.self_attn, module.mlp
+    query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+    return Layer(
+        qkv=make([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=make([attention.o_proj])[0],
+        gate_up=make([mlp.gate_proj, mlp.up_proj]),
+        down=make([mlp.down_proj])[0],
+        attention_norm=module.input_layernorm.weight,
+        mlp_norm=module.post_attention_layernorm.weight,
+        query_norm=None if query_norm is None else query_norm.weight,
+        key_norm=None if key_norm is None else key_norm.weight,
+        scaling=attention.scaling,
+    )
+
+
+def _together(projections: tuple[Projection, ...], x: Tensor) -> Tensor:
+    if len(projections) == 1:
+        return projections[0](x)
+    return torch.cat([projection(x) for projection in projections], dim=-1)
+
+
+def _shared(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
+    """Projections with the modules' own weights; putting them together would take a copy."""
+    return tuple(Projection(linear.weight, linear.bias) for linear in linears)
+
+
+def _quantized(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
+    """One projection in place of several, its rows rounded to int8."""
+    dtype = linears[0].weight.dtype
+    weight = torch.cat([linear.weight for linear in linears]).float()
+    # Rounded first, so that codes make up for what the scale's own dtype loses.
+    scale = (weight.abs().amax(dim=1, keepdim=True).clamp_min(1e-12) / 127).to(dtype)
+    codes = (weight / scale.float()).round_().clamp_(-127, 127).to(torch.int8)
+    biases: list[Tensor] = [linear.bias for linear in linears]
+    return (Projection(codes, None if linears[0].bias is None else torch.cat(biases), scale[:, 0].contiguous()),)
+
+
+def lean_decoder(model: PreTrainedModel, layout: KVLayout, weights: str) -> LeanDecoder | None:
+    """What computes a model's decode steps, or None: transformers' own forward.
+
+    Args:
+        model: any causal language model.
+        layout: of its cache.
+        weights: "auto": the model's own, by whatever can compute it; else see :class:`LeanDecoder`.
+
+    Raises:
+        Unsupported: int8 weights were asked for, and the model cannot be computed with them.
+    """
+    try:
+        return LeanDecoder(model, layout, "model" if weights == "auto" else weights)
+    except Unsupported:
+        if weights == "int8":
+            raise
+        return None
