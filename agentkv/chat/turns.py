@@ -9,9 +9,6 @@ from agentkv.tools import Dialect, Tool, ToolCall
 from agentkv.tools.dialect import describe_schema
 from agentkv.tools.form import ReplyForm
 
-DEFAULT_SYSTEM = "You are a helpful assistant."
-"""Stands before the description of tools where a conversation has no system message."""
-
 
 @dataclass(frozen=True)
 class Turn:
@@ -65,7 +62,7 @@ def with_tools(turns: Sequence[Turn], tools: Sequence[Tool], dialect: Dialect) -
     told = dialect.describe(tools)
     if turns and turns[0].role in ("system", "developer"):
         return (replace(turns[0], content=f"{turns[0].content}\n\n{told}"), *turns[1:])
-    return (Turn("system", f"{DEFAULT_SYSTEM}\n\n{told}"), *turns)
+    return (Turn("system", told), *turns)
 
 
 def with_hint(turns: Sequence[Turn], form: ReplyForm) -> tuple[Turn, ...]:

@@ -55,10 +55,9 @@ def build_constraint(engine: Any, dialect: Dialect, form: ReplyForm, max_tokens:
     constraint = GrammarConstraint(engine, grammar)
     if form.grammar is not None:
         return constraint
-    closing = ClosingConstraint(constraint, engine, max_tokens)
-    if form.may_call and form.choice == "auto" and form.bias:
-        return BiasedConstraint(closing, _ids(getattr(engine, "tokenizer", engine), dialect.opener), form.bias)
-    return closing
+    chooses = form.may_call and form.choice == "auto"
+    opener = _ids(getattr(engine, "tokenizer", engine), dialect.opener) if chooses else []
+    return ClosingConstraint(constraint, engine, max_tokens, OpenerBias(opener, form.bias))
 
 
 class ClosingConstraint:
@@ -69,8 +68,9 @@ class ClosingConstraint:
     is found (a pattern that must be long, say), the reply may still be cut off.
     """
 
-    def __init__(self, grammar: GrammarConstraint, engine: Any, max_tokens: int):
+    def __init__(self, grammar: GrammarConstraint, engine: Any, max_tokens: int, bias: OpenerBias):
         self._grammar = grammar
+        self._bias = bias
         self._left = max_tokens
         tokenizer = getattr(engine, "tokenizer", engine)
         self._eos = _eos_ids(engine)
@@ -100,7 +100,7 @@ class ClosingConstraint:
 
     def mask(self, logits: Tensor) -> Tensor:
         """Logits [V] with every token at −inf after which the reply could not end in time."""
-        masked = self._grammar.mask(logits)
+        masked = self._grammar.mask(self._bias.raised(logits))
         if not self._bounded:
             return masked
         ending = self._ending(self._grammar.copy(), self._left)
@@ -116,6 +116,7 @@ class ClosingConstraint:
     def accept(self, token_id: int) -> None:
         """Advance by one token. Raises AgentKVError for one that is not allowed."""
         self._grammar.accept(token_id)
+        self._bias.accept(token_id)
         self._left -= 1
 
     def forced(self) -> list[int]:
@@ -156,44 +157,24 @@ class ClosingConstraint:
         return [] if best is None else [best]
 
 
-class BiasedConstraint:
-    """Adds a bias to the tokens that open a tool call, as long as the reply has begun with them."""
+class OpenerBias:
+    """Raises the tokens that open a tool call, as long as the reply has begun with them."""
 
-    def __init__(self, inner: ClosingConstraint, opener: Sequence[int], bias: float):
-        self._inner = inner
+    def __init__(self, opener: Sequence[int], bias: float):
         self._opener = list(opener)
         self._bias = bias
 
-    @property
-    def done(self) -> bool:
-        """See the constraint inside."""
-        return self._inner.done
-
-    @property
-    def accepting(self) -> bool:
-        """See the constraint inside."""
-        return self._inner.accepting
-
-    def limit(self, tokens: int) -> None:
-        """See the constraint inside."""
-        self._inner.limit(tokens)
-
-    def mask(self, logits: Tensor) -> Tensor:
-        """Logits [V], with forbidden tokens at −inf and the opener's next token raised."""
-        masked = self._inner.mask(logits)
-        if self._opener:
-            masked = masked.clone()
-            masked[self._opener[0]] += self._bias
-        return masked
+    def raised(self, logits: Tensor) -> Tensor:
+        """Logits [V] with the bias on the opener's next token."""
+        if not self._opener:
+            return logits
+        logits = logits.clone()
+        logits[self._opener[0]] += self._bias
+        return logits
 
     def accept(self, token_id: int) -> None:
         """Advance by one token."""
-        self._inner.accept(token_id)
         self._opener = self._opener[1:] if self._opener[:1] == [token_id] else []
-
-    def forced(self) -> list[int]:
-        """Tokens that must come next."""
-        return self._inner.forced()
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -11,6 +11,15 @@ from agentkv.tools.calls import Tool, ToolCall
 
 _PROBES = ({"probe_one": "alpha"}, {"probe_two": "beta"})
 _SAID = "probe said"
+_TOLD = """You are an expert in composing functions. You are given a question and a set of possible functions. \
+If one of them helps to answer it, call it; otherwise answer the question.
+
+You have access to the following tools:
+{tools}
+
+The output of a call MUST strictly adhere to the following format, and NO other text MUST be included.
+{example}"""
+"""In the words that SmolLM2 was trained on; with others it hardly tells questions for a tool from the rest."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Dialect:
         """What a model whose template knows no tools is told about them."""
         lines = "\n".join(_tool_line(tool) for tool in tools)
         example = self.opener + '{"name": "tool", "' + self.arguments_key + '": {"key": value}}' + self.closer
-        return f"You can call these tools:\n{lines}\nTo call a tool, reply with its name and arguments only:\n{example}"
+        return _TOLD.format(tools=lines, example=example)
 
     def write_result(self, content: str) -> str:
         """A tool's result as a user's message."""

@@ -3,8 +3,8 @@ from typing import ClassVar
 import pytest
 from chat_fakes import CHATML, EOS, byte_tokenizer
 
-from agentkv.chat.turns import Turn
 from agentkv.chat.template import ChatTemplate
+from agentkv.chat.turns import Turn
 from agentkv.errors import Unsupported
 
 TURNS = [Turn("user", "one"), Turn("assistant", "two"), Turn("user", "three")]
