@@ -328,9 +328,17 @@ async def check_images(task: Task, context: BrowserContext) -> None:
     Raises:
         TaskError: names those that are not.
     """
-    gone = [source for source in task.images if not await _is_there(source, task.folder, context)]
+    known = addresses()
+    sources = [_filled(source, known) for source in task.images]
+    gone = [source for source in sources if not await _is_there(source, task.folder, context)]
     if gone:
         raise TaskError(task.task_id, "image", f"cannot be read: {', '.join(gone)}")
+
+
+def _filled(source: str, known: Mapping[str, str]) -> str:
+    for name, url in known.items():
+        source = source.replace(f"__{name.upper()}__", url)
+    return source
 
 
 async def _is_there(source: str, folder: str, context: BrowserContext) -> bool:
