@@ -1,0 +1,77 @@
+"""Compiling the C++ kernels for this machine, once; the result is kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+# Sums may be taken in any order where a loop says so, and nowhere else: the exponential rounds by adding and
+# subtracting a constant, which a freer compiler would cancel.
+_FLAGS = (
+    *("-O3", "-std=c++20", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fPIC", "-shared"),
+)
+_WIDE = "-mprefer-vector-width=512"
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels, or None where they cannot be had, which is said once."""
+    try:
+        return ctypes.CDLL(str(_compiled()))
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.warning("no native CPU kernels, attention runs in plain torch: %s", _reason(error))
+        return None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = str(error.stderr).strip().splitlines()
+        return f"the compiler failed: {lines[-1] if lines else error}"
+    return str(error)
+
+
+def _compiled() -> Path:
+    """Path of the library, compiled in about two seconds if it is not there yet."""
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    if compiler is None:
+        raise OSError("there is no C++ compiler (g++ or clang++)")
+    source = resources.files(__package__ or "").joinpath("attention.cpp").read_text("utf-8")
+    flags = [*_FLAGS, _WIDE] if platform.machine() in ("x86_64", "AMD64") else list(_FLAGS)
+    identity = "\n".join((source, compiler, *flags, _processor()))
+    target = _folder() / f"attention-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        path, result = Path(folder, "attention.cpp"), Path(folder, "attention.so")
+        path.write_text(source, "utf-8")
+        command = [compiler, *flags, str(path), "-o", str(result)]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+        os.replace(result, target)  # several processes may do this at once
+    return target
+
+
+def _folder() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "agentkv" / "kernels"
+
+
+def _processor() -> str:
+    """What `-march=native` depends on: a home folder may be shared by different machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))

@@ -1,0 +1,151 @@
+"""The C++ kernel against dense attention in float64, and its fallback."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentkv_kernels import KVFormat
+from agentkv_kernels.native import build, native_attention, supports
+from tests.kernels import test_attention as dense
+
+needs_compiler = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
+
+
+def check(cache: dense.Cache, query: torch.Tensor, weights: torch.Tensor | None, probs_of: int, **options) -> None:
+    assert supports(query, cache.kv)
+    options = {"softcap": None, "sinks": None, "window": None, **options}
+    out, mass, probs = native_attention(
+        query, cache.kv, cache.query_index, dense.SCALING, weights, probs_of=probs_of, **options
+    )
+    close = dense.CLOSE[query.dtype]
+    expected = dense.dense_probs(query, cache, **options)
+    values = torch.einsum("hgqs,hsd->hgqd", expected, cache.values).flatten(0, 1)
+    torch.testing.assert_close(out.double(), values, **close)
+    assert (mass is None, probs is None) == (weights is None, not probs_of)
+    if weights is not None:
+        summed = expected[:, :, 0].sum(1) * weights.double()
+        torch.testing.assert_close(mass, summed.float(), rtol=1e-4, atol=1e-5)
+    if probs_of:
+        torch.testing.assert_close(probs, expected.flatten(0, 1).float(), rtol=1e-4, atol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("change", dense.CHANGES)
+@pytest.mark.parametrize("option", dense.OPTIONS)
+@pytest.mark.parametrize("fmt", dense.CODED)
+def test_it_equals_dense_attention(fmt, option, change, dtype) -> None:
+    cache = dense.CHANGES[change](dense.random_cache(fmt, 21, 14, 1, dtype))
+    check(cache, dense.random_query(1, dtype), torch.tensor([0.7]), 1, **dense.OPTIONS[option])
+
+
+@needs_compiler
+@settings(max_examples=100)
+@given(
+    fmt=st.sampled_from(dense.CODED),
+    heads=st.integers(1, 3),
+    group=st.integers(1, 5),
+    fp_slots=st.integers(1, 600),
+    code_slots=st.integers(0, 600),
+    change=st.sampled_from(list(dense.CHANGES)),
+    threads=st.integers(1, 3),
+    softcap=st.none() | st.floats(0.5, 50.0),
+    window=st.none() | st.integers(1, 900),
+    with_sinks=st.booleans(),
+    measured=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_any_shape_in_any_number_of_pieces(
+    fmt, heads, group, fp_slots, code_slots, change, threads, softcap, window, with_sinks, measured, seed
+) -> None:
+    cache = dense.CHANGES[change](dense.random_cache(fmt, code_slots, fp_slots, 1, torch.float32, heads, seed))
+    query = dense.random_query(1, torch.float32, heads, group, seed)
+    sinks = torch.randn(heads * group) if with_sinks else None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        weights = torch.tensor([0.3]) if measured else None
+        check(cache, query, weights, int(measured), softcap=softcap, window=window, sinks=sinks)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dim", [16, 64, 80, 96, 128, 256])
+def test_heads_of_any_size(monkeypatch: pytest.MonkeyPatch, dim: int) -> None:
+    monkeypatch.setattr(dense, "DIM", dim)
+    cache = dense.random_cache(KVFormat.INT8_TOKEN, 40, 40, 1, torch.float32)
+    check(cache, dense.random_query(1, torch.float32), torch.ones(1), 1)
+
+
+@needs_compiler
+def test_views_of_larger_tensors_are_read_by_their_strides() -> None:
+    cache = dense.random_cache(KVFormat.INT8_CHANNEL, 21, 14, 1, torch.float32)
+    kv = cache.kv
+
+    def inside(tensor: torch.Tensor) -> torch.Tensor:
+        """The same numbers, as a view of a tensor that is larger in the last two dimensions."""
+        shape = (*tensor.shape[:-2], tensor.shape[-2] + 1, tensor.shape[-1] + 3)
+        larger = torch.full(shape, 77, dtype=tensor.dtype)
+        larger[..., : tensor.shape[-2], : tensor.shape[-1]] = tensor
+        return larger[..., : tensor.shape[-2], : tensor.shape[-1]]
+
+    names = ("fp_index", "code_index", "scales", "token_index")
+    viewed = replace(kv, **{name: inside(getattr(kv, name)) for name in names})
+    check(replace(cache, kv=viewed), dense.random_query(1, torch.float32), torch.ones(1), 1)
+
+
+def test_what_it_cannot_compute_is_left_to_the_reference() -> None:
+    cache = dense.random_cache(KVFormat.INT8_TOKEN, 21, 14, 3, torch.float32)
+    assert not supports(dense.random_query(3, torch.float32), cache.kv)
+    assert not supports(dense.random_query(1, torch.float64), cache.kv)
+
+
+def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    build.library.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert build.library() is None
+            assert build.library() is None
+    finally:
+        build.library.cache_clear()
+    assert [record.message for record in caplog.records] == [
+        "no native CPU kernels, attention runs in plain torch: there is no C++ compiler (g++ or clang++)"
+    ]
+
+
+@needs_compiler
+def test_a_broken_compiler_is_named(monkeypatch, caplog, tmp_path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'it is broken' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(broken))
+    build.library.cache_clear()
+    try:
+        assert build.library() is None
+    finally:
+        build.library.cache_clear()
+    assert "the compiler failed: it is broken" in caplog.text
+    assert not list(Path(tmp_path, "agentkv", "kernels").iterdir())
+
+
+@needs_compiler
+def test_it_brings_no_second_openmp_runtime() -> None:
+    script = (
+        "import torch; from agentkv_kernels.native import build; assert build.library();"
+        "print(len({l.split()[-1] for l in open('/proc/self/maps') if 'omp' in l.split()[-1].rpartition('/')[2]}))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "1\n"
