@@ -14,6 +14,7 @@ from typing import Any
 import agentkv_agents
 from agentkv_agents.history import history_names
 from agentkv_envs import DIALECTS, STYLES, Task, load_suite, load_task_file
+from agentkv_envs.options import EnvOptions
 from agentkv_evals.errors import EvalError
 from agentkv_evals.judge import check_judge
 from agentkv_evals.options import DEFAULT_BUDGET, EvalOptions
@@ -82,9 +83,16 @@ class EvalPlan:
             "history": options.history,
             "step_timeout_s": options.step_timeout_s,
             "scoring": options.scoring,
+            "environment": self.environment.as_dict(),
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
         }
+
+    @property
+    def environment(self) -> EnvOptions:
+        """What the agent sees, its pictures' captions among it, and how it is scored."""
+        options = self.options
+        return EnvOptions(style=options.style, scoring=options.scoring, step_timeout_s=options.step_timeout_s)
 
     @property
     def fingerprint(self) -> str:

@@ -29,6 +29,7 @@ def make_row(
         "model": options.model if plan.needs_model else None,
         "agent": options.agent,
         "style": options.style,
+        "captions": plan.environment.captions,
         "history": options.history,
         "data_seed": episode.seed,
         "outcome": str(result.outcome),
