@@ -18,7 +18,7 @@ from agentkv_envs.sites.forum.database import world
 from agentkv_envs.sites.forum.grammar import DRAWS, draft
 from agentkv_envs.sites.forum.phrases import COLOURS
 from agentkv_envs.sites.forum.pictures import picture
-from agentkv_envs.sites.forum.reading import PAGE_SIZE, SORTS
+from agentkv_envs.sites.forum.reading import POSTS_A_PAGE, SORTS
 from agentkv_envs.sites.forum.store import Store
 from agentkv_envs.sites.forum.themes import THEMES
 from agentkv_envs.sites.forum.writing import VANISHED
@@ -133,7 +133,7 @@ def test_lists_are_sorted_as_they_say(store: Store) -> None:
     forum_id = forum_of(store, "allotment")["id"]
     for sort, column in (("new", "created"), ("top", "score"), ("most_commented", "comments")):
         values = [row[column] for row in store.in_forum(forum_id, sort, "all", 1).rows]
-        assert len(values) == PAGE_SIZE
+        assert len(values) == POSTS_A_PAGE
         assert values == sorted(values, reverse=True)
     assert len({tuple(r["id"] for r in store.in_forum(forum_id, sort, "all", 1).rows) for sort in SORTS}) == 4
 

@@ -225,7 +225,7 @@ def test_the_rest_of_a_thread_takes_its_time(env: WebEnv, store: Store) -> None:
 def test_a_link_opens_a_new_tab(env: WebEnv, store: Store) -> None:
     post = post_of(store, f"url LIKE 'wiki:%' AND p.author_id != {ME}")
     seen = env.reset(task_at(address(post), "wiki"))
-    seen = act(env, seen, f'click "{post["title"]}"')
+    seen = act(env, seen, f'click "{post["title"]}"', "wait [1]")
     assert (seen.title, seen.current_tab, len(seen.tabs)) == (post["topic"], 1, 2)
 
 

@@ -10,7 +10,8 @@ from agentkv_envs.sites.forum.database import world
 from agentkv_envs.sites.storage import Row, Storage
 
 PAGE_SIZE = 10
-THREADS = 3
+POSTS_A_PAGE = 5
+THREADS = 2
 SORTS = {
     "hot": "julianday(created) * 24 + MIN(72, score * 0.3 + comments * 2) DESC",
     "new": "created DESC",
@@ -74,12 +75,12 @@ class Reading(Storage):
             )
         return self.page_of(f"SELECT * FROM ({_POSTS} WHERE {where} AND {_VISIBLE})", args, SORTS[sort], page)
 
-    def page_of(self, sql: str, args: tuple[object, ...], order: str, page: int) -> Listing:
+    def page_of(self, sql: str, args: tuple[object, ...], order: str, page: int, size: int = POSTS_A_PAGE) -> Listing:
         """One page of what a query finds, in this order and then by falling id."""
         total = self.count(f"SELECT COUNT(*) FROM ({sql})", *args)
-        pages = max(1, -(-total // PAGE_SIZE))
+        pages = max(1, -(-total // size))
         page = min(max(page, 1), pages)
-        limit = f"LIMIT {PAGE_SIZE} OFFSET {(page - 1) * PAGE_SIZE}"
+        limit = f"LIMIT {size} OFFSET {(page - 1) * size}"
         return Listing(self.all(f"{sql} ORDER BY {order}, id DESC {limit}", *args), total, page, pages)
 
     def front(self, everything: bool, sort: str, period: str, page: int) -> Listing:
@@ -147,7 +148,8 @@ class Reading(Storage):
 
     def forums(self, page: int) -> Listing:
         source = "FROM forum f LEFT JOIN subscription s ON s.forum_id = f.id"
-        return self.page_of(f"SELECT f.*, s.forum_id IS NOT NULL AS subscribed {source}", (), "name", page)
+        sql = f"SELECT f.*, s.forum_id IS NOT NULL AS subscribed {source}"
+        return self.page_of(sql, (), "name", page, PAGE_SIZE)
 
     def forum(self, name: str) -> Row | None:
         return self.one(
@@ -182,7 +184,7 @@ class Reading(Storage):
         return self.one(f"SELECT 1 FROM {table} WHERE post_id = ?", post_id) is not None
 
     def wiki_pages(self, page: int) -> Listing:
-        return self.page_of("SELECT * FROM wiki_page", (), "path", page)
+        return self.page_of("SELECT * FROM wiki_page", (), "path", page, PAGE_SIZE)
 
     def wiki_of(self, forum_id: int) -> list[Row]:
         return self.all("SELECT path, title FROM wiki_page WHERE forum_id = ? ORDER BY path", forum_id)
