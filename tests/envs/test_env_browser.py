@@ -11,7 +11,7 @@ import psutil
 import pytest
 from env_pages import Driver, task_at
 
-from agentkv_envs import BrowserMissing, EnvError, InfraError, TaskError, WebEnv, load_suite
+from agentkv_envs import BrowserMissing, EnvError, InfraError, TaskError, WebEnv
 from agentkv_envs.types import Action
 
 pytestmark = pytest.mark.browser
@@ -120,7 +120,7 @@ def test_a_hung_page_ends_the_episode_and_the_next_reset_recovers(site: str, how
             driver.do(f'click "{how}"')
         with pytest.raises(EnvError, match="call reset first"):
             env.step(Action("scroll", text="down"))
-        assert env.reset(load_suite("vwa75:shopping-001")[0]).title == "Brightcart"
+        assert env.reset(task_at("__SHOPPING__/")).title == "Brightcart"
 
 
 def test_a_killed_browser_is_an_infra_error_and_is_started_again(site: str) -> None:

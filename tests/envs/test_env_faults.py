@@ -8,7 +8,7 @@ import time
 import pytest
 from env_pages import Driver, task_at
 
-from agentkv_envs import EnvError, InfraError, WebEnv, load_suite, resolve
+from agentkv_envs import EnvError, InfraError, WebEnv, resolve
 from agentkv_envs.types import Action
 
 pytestmark = pytest.mark.browser
@@ -206,4 +206,4 @@ def test_a_crashed_page_is_an_infra_error_and_the_next_reset_recovers(env: WebEn
     env._thread.submit(crash()).result()
     with pytest.raises(InfraError, match="the page crashed"):
         driver.do("scroll [down]")
-    assert env.reset(load_suite("vwa75:shopping-001")[0]).title == "Brightcart"
+    assert env.reset(task_at("__SHOPPING__/")).title == "Brightcart"
