@@ -15,6 +15,7 @@ _MODEL_HELP = "Embedded name, model folder or hub id."
 _POLICY_HELP = "KV policy, beside the full-KV baseline; repeatable. [default: streaming-llm, h2o, conf-kv]"
 _BUDGET_HELP = "KV budget: 6MiB, 512 tokens or 25%; repeatable. [default: 6MiB]"
 _DTYPE_HELP = "auto, float32 or bfloat16."
+_WEIGHTS_HELP = "Of decode steps: model, int8 (faster on a CPU) or auto: int8 where it was measured to be as good."
 _JSON_HELP = "One JSON object per row, nothing else on stdout."
 _PREFILL_HELP = "chunked: inside the budget; whole: the whole prompt is prefilled before anything is dropped."
 _PLOT_HELP = "Draw the rows into this .svg or .png file."
@@ -33,6 +34,7 @@ def latency(
     ] = None,
     steps: Annotated[int, _option(min=1, help="Tokens decoded and timed per measurement.")] = 32,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
@@ -51,6 +53,7 @@ def latency(
         lengths=tuple(length or LatencyOptions.lengths),
         steps=steps,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )
@@ -70,6 +73,7 @@ def throughput(
     length: Annotated[int, _option(min=1, help="Tokens in each session before decoding.")] = 1024,
     steps: Annotated[int, _option(min=1, help="Tokens decoded and timed per session.")] = 32,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
@@ -89,6 +93,7 @@ def throughput(
         length=length,
         steps=steps,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )
@@ -106,6 +111,7 @@ def ppl(
     windows: Annotated[int, _option(min=1, help="Consecutive windows of the text, averaged.")] = 1,
     prefill: Annotated[str, _option(help=_PREFILL_HELP)] = "chunked",
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
@@ -127,6 +133,7 @@ def ppl(
         windows=windows,
         prefill=prefill,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )
@@ -157,6 +164,7 @@ def niah(
     seed: Annotated[int, _option(help="Of made-up prompts.")] = 0,
     text: Annotated[Path | None, _option(help="UTF-8 file to fill made-up contexts with. [default: made up]")] = None,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
@@ -182,6 +190,7 @@ def niah(
         seed=seed,
         text=text,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )
@@ -197,6 +206,7 @@ def confidence(
     tokens: Annotated[int, _option(min=1, help="Positions of a window that are scored.")] = 256,
     ablate: Annotated[int, _option(min=1, help="Tokens just before the newest one that are taken away.")] = 64,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help="One JSON object, nothing else on stdout.")] = False,
     plot: Annotated[Path | None, _option(help="Draw the positions into this .svg or .png file.")] = None,
 ) -> None:
@@ -216,6 +226,7 @@ def confidence(
         windows=windows,
         ablate=ablate,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )
@@ -233,6 +244,7 @@ def trace(
     temperature: Annotated[float, _option(min=0, help="0 is greedy.")] = 1.0,
     seed: Annotated[int, _option(min=0, help="Of the sampling, and of a made-up prompt.")] = 0,
     dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
     as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
     plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
 ) -> None:
@@ -254,6 +266,7 @@ def trace(
         temperature=temperature,
         seed=seed,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         plot=plot,
     )

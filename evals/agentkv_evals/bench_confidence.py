@@ -54,6 +54,7 @@ class ConfidenceOptions:
     windows: int = 2
     ablate: int = 64
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -211,7 +212,7 @@ def run(options: ConfidenceOptions) -> int:
     assert options.text is not None  # checked by the options
     text = read_text(options.text)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     leading = leading_ids(engine.tokenizer)
     needed = len(leading) + options.prompt_tokens + options.tokens
     check_room(engine, [Arm(REFERENCE_POLICY)], needed, "lower --tokens or --prompt-tokens")

@@ -48,6 +48,7 @@ class LatencyOptions:
     lengths: tuple[int, ...] = (256, 1024, 4096, 8192)
     steps: int = 32
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -190,7 +191,7 @@ def run(options: LatencyOptions) -> int:
     """
     arms = every_arm(options.policies, options.budgets)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     lengths = sorted(set(options.lengths))
     _check_lengths(lengths, options.steps, engine.context_window)
     decoders: list[Decoder] = [TransformersDecoder(engine, str(resolve_model(options.model)))]

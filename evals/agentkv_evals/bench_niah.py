@@ -70,6 +70,7 @@ class NiahOptions:
     seed: int = 0
     text: Path | None = None
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -241,7 +242,7 @@ def run(options: NiahOptions) -> int:
     filler = None if options.text is None else read_text(options.text)
     arms = grid(options.policies, options.budgets)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     if prompts is None and max(options.lengths) > engine.context_window:
         raise EvalError(
             f"--length {max(options.lengths)} is beyond the model's window of {engine.context_window} tokens"

@@ -62,6 +62,7 @@ class PplOptions:
     windows: int = 1
     prefill: str = "chunked"
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -173,7 +174,7 @@ def run(options: PplOptions) -> int:
     text = read_text(options.text)
     arms = grid(options.policies, options.budgets)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     leading = leading_ids(engine.tokenizer)
     needed = len(leading) + options.prompt_tokens + options.tokens
     check_room(engine, arms, needed, "lower --tokens or --prompt-tokens", options.prefill)

@@ -47,6 +47,7 @@ class ThroughputOptions:
     length: int = 1024
     steps: int = 32
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -165,7 +166,7 @@ def run(options: ThroughputOptions) -> int:
     """
     arms = grid(options.policies, options.budgets)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     end = options.length + _WARM_UP + options.steps
     check_room(engine, arms, end, "lower --length or --steps")
     sizes = sorted(set(options.batches))

@@ -53,6 +53,7 @@ class TraceOptions:
     temperature: float = 1.0
     seed: int = 0
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     plot: Path | None = None
 
@@ -127,7 +128,7 @@ def run(options: TraceOptions) -> int:
     text = None if options.text is None else read_text(options.text)
     arms = every_arm(options.policies, options.budgets)
     check_plot_file(options.plot)
-    engine = Engine.load(options.model, dtype=options.dtype)
+    engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     prompt = make_prompt(options, engine, text)
     check_room(engine, arms, len(prompt) + options.steps + 1, "lower --steps or --prompt-tokens")
     traces: dict[Arm, list[TraceRow]] = {arm: [] for arm in arms}

@@ -19,20 +19,20 @@ def options_of(monkeypatch, module, command: str):
 
 def test_ppl(monkeypatch) -> None:
     flags = "ppl --text t.txt --model m --policy window --policy h2o --budget 6MiB --budget 512 --prompt-tokens 7"
-    flags += " --tokens 8 --windows 9 --prefill whole --dtype float32 --json --plot p.svg"
+    flags += " --tokens 8 --windows 9 --prefill whole --dtype float32 --weights int8 --json --plot p.svg"
     assert options_of(monkeypatch, bench_ppl, flags) == bench_ppl.PplOptions(
         text=Path("t.txt"), model="m", policies=("window", "h2o"), budgets=("6MiB", "512"), prompt_tokens=7, tokens=8,
-        windows=9, prefill="whole", dtype="float32", json=True, plot=Path("p.svg"),
+        windows=9, prefill="whole", dtype="float32", weights="int8", json=True, plot=Path("p.svg"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_ppl, "ppl --text t.txt") == bench_ppl.PplOptions(text=Path("t.txt"))
 
 
 def test_niah(monkeypatch) -> None:
     flags = "niah --prompts p.jsonl --length 300 --length 500 --n 3 --mode known --mode late --model m --policy window"
-    flags += " --budget 25% --seed 4 --dtype float32 --json --plot p.png"
+    flags += " --budget 25% --seed 4 --dtype float32 --weights int8 --json --plot p.png"
     assert options_of(monkeypatch, bench_niah, flags) == bench_niah.NiahOptions(
         prompts=Path("p.jsonl"), lengths=(300, 500), n=3, modes=("known", "late"), model="m", policies=("window",),
-        budgets=("25%",), seed=4, dtype="float32", json=True, plot=Path("p.png"),
+        budgets=("25%",), seed=4, dtype="float32", weights="int8", json=True, plot=Path("p.png"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_niah, "niah") == bench_niah.NiahOptions()
     made = options_of(monkeypatch, bench_niah, "niah --text t.txt --kind number --kind sentence --prefill whole")
@@ -40,28 +40,28 @@ def test_niah(monkeypatch) -> None:
 
 
 def test_latency(monkeypatch) -> None:
-    flags = "latency --model m --policy window --budget 64 --length 300 --steps 3 --dtype float32 --json --plot p.svg"
+    flags = "latency --model m --policy window --budget 64 --length 300 --steps 3 --dtype float32 --weights int8 --json --plot p.svg"
     assert options_of(monkeypatch, bench_latency, flags) == bench_latency.LatencyOptions(
-        model="m", policies=("window",), budgets=("64",), lengths=(300,), steps=3, dtype="float32", json=True,
+        model="m", policies=("window",), budgets=("64",), lengths=(300,), steps=3, dtype="float32", weights="int8", json=True,
         plot=Path("p.svg"),
     )  # fmt: skip
 
 
 def test_throughput(monkeypatch) -> None:
     flags = "throughput --model m --policy h2o --policy window --budget 64 --batch 2 --batch 3 --length 30 --steps 4"
-    flags += " --dtype float32 --json --plot p.svg"
+    flags += " --dtype float32 --weights int8 --json --plot p.svg"
     assert options_of(monkeypatch, bench_throughput, flags) == bench_throughput.ThroughputOptions(
-        model="m", policies=("h2o", "window"), budgets=("64",), batches=(2, 3), length=30, steps=4, dtype="float32",
+        model="m", policies=("h2o", "window"), budgets=("64",), batches=(2, 3), length=30, steps=4, dtype="float32", weights="int8",
         json=True, plot=Path("p.svg"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_throughput, "throughput") == bench_throughput.ThroughputOptions()
 
 
 def test_confidence(monkeypatch) -> None:
-    flags = "confidence --text t.txt --model m --windows 3 --prompt-tokens 70 --tokens 80 --ablate 9 --dtype float32"
+    flags = "confidence --text t.txt --model m --windows 3 --prompt-tokens 70 --tokens 80 --ablate 9 --dtype float32 --weights int8"
     flags += " --json --plot p.png"
     assert options_of(monkeypatch, bench_confidence, flags) == bench_confidence.ConfidenceOptions(
-        text=Path("t.txt"), model="m", windows=3, prompt_tokens=70, tokens=80, ablate=9, dtype="float32", json=True,
+        text=Path("t.txt"), model="m", windows=3, prompt_tokens=70, tokens=80, ablate=9, dtype="float32", weights="int8", json=True,
         plot=Path("p.png"),
     )  # fmt: skip
     default = bench_confidence.ConfidenceOptions(text=Path("t.txt"))
@@ -70,10 +70,10 @@ def test_confidence(monkeypatch) -> None:
 
 def test_trace(monkeypatch) -> None:
     flags = "trace --text t.txt --model m --policy h2o --policy full --budget 64 --prompt-tokens 30 --steps 4"
-    flags += " --temperature 0.5 --seed 6 --dtype float32 --json --plot p.svg"
+    flags += " --temperature 0.5 --seed 6 --dtype float32 --weights int8 --json --plot p.svg"
     assert options_of(monkeypatch, bench_trace, flags) == bench_trace.TraceOptions(
         text=Path("t.txt"), model="m", policies=("h2o", "full"), budgets=("64",), prompt_tokens=30, steps=4,
-        temperature=0.5, seed=6, dtype="float32", json=True, plot=Path("p.svg"),
+        temperature=0.5, seed=6, dtype="float32", weights="int8", json=True, plot=Path("p.svg"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_trace, "trace") == bench_trace.TraceOptions()
 

@@ -111,7 +111,7 @@ def test_what_it_cannot_compute_is_left_to_the_reference() -> None:
 
 
 def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("AGENTKV_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "no-such-compiler")
     build.library.cache_clear()
@@ -131,7 +131,7 @@ def test_a_broken_compiler_is_named(monkeypatch, caplog, tmp_path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'it is broken' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("AGENTKV_HOME", str(tmp_path))
     monkeypatch.setenv("CXX", str(broken))
     build.library.cache_clear()
     try:
@@ -139,7 +139,7 @@ def test_a_broken_compiler_is_named(monkeypatch, caplog, tmp_path) -> None:
     finally:
         build.library.cache_clear()
     assert "the compiler failed: it is broken" in caplog.text
-    assert not list(Path(tmp_path, "agentkv", "kernels").iterdir())
+    assert not list(Path(tmp_path, "kernels").iterdir())
 
 
 @needs_compiler

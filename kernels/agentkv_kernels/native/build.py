@@ -1,4 +1,4 @@
-"""Compiling the C++ kernels for this machine, once; the result is kept in the user's cache folder."""
+"""Compiling the C++ kernels for this machine, once; the result is kept in $AGENTKV_HOME, else ~/.cache/agentkv."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def _compiled() -> Path:
 
 
 def _folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "agentkv" / "kernels"
+    configured = os.environ.get("AGENTKV_HOME")
+    return (Path(configured).expanduser() if configured else Path.home() / ".cache" / "agentkv") / "kernels"
 
 
 def _processor() -> str:
