@@ -69,7 +69,7 @@ PAGES = {
     "/huge": "<title>Huge</title><body><script>for (let i = 0; i < 21000; i++) { const p ="
     " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(90); document.body.append(p); }</script>",
     "/ten-megabytes": "<title>Ten megabytes</title><body><script>for (let i = 0; i < 5000; i++) { const p ="
-    " document.createElement('p'); p.textContent = `Line ${i} ` + 'x'.repeat(2100); document.body.append(p); }</script>",
+    " document.createElement('p'); p.textContent = i + ' ' + 'x'.repeat(2100); document.body.append(p); }</script>",
     "/many-elements": "<title>Many elements</title>"
     + "".join(
         f"<div><a href='/e{i}'>Card {i}</a> price {i} <button>Buy</button><input aria-label='Qty {i}'>"

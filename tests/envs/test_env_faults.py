@@ -177,7 +177,7 @@ def test_a_loop_of_alerts_is_a_hung_page(site: str) -> None:
 
 def test_a_page_of_ten_megabytes_is_paged(env: WebEnv, site: str) -> None:
     seen = env.reset(task_at(f"{site}/ten-megabytes"))
-    assert seen.text.split("\n")[1].startswith("Line 0")
+    assert seen.text.split("\n")[1].startswith("0 ")
     assert 'more "rest of page"' in seen.text
 
 
