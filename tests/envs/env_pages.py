@@ -56,6 +56,15 @@ PAGES = {
     "/clock": "<title>Clock</title><p id=out></p><script>out.textContent = new Date().toISOString().slice(0, 10)"
     " + ' ' + (Date.now() - new Date() < 50) + ' ' + new Date(0).getTime() + ' ' + (new Date() instanceof Date)"
     "</script>",
+    "/menu": "<title>Menu</title><style>ul ul {display: none} li:hover ul {display: block}</style><ul><li>"
+    "<a href='#m'>Tools</a><ul><li><a href='/late'>Saws</a></li></ul></li></ul><p id=out></p>"
+    "<script>onblur = () => out.textContent = 'blurred'</script>",
+    "/slow-picture": "<title>Slow picture</title><h1>Here</h1><img src='/hang-server' width=50 height=50>",
+    "/other-frame": "<title>Framed</title><script>document.write(`<iframe src='http://127.0.0.1:${location.search"
+    ".slice(1)}/late'></iframe>`)</script>",
+    "/vanishing-frame": "<title>Vanishing</title><p>Stays</p><iframe id=f src='/hang-server'></iframe>"
+    "<script>setTimeout(() => f.remove(), 120)</script>",
+    "/size": "<title>Size</title><p id=out></p><script>out.textContent = `${innerWidth} x ${innerHeight}`</script>",
     "/repeats": "<title>Repeats</title><ul>" + "<li>Sold out</li>" * 5 + "<li>In stock</li></ul>",
     "/table": "<title>Table</title><table>"
     + "".join(f"<tr><td>Row {i}</td><td><a href='/r{i}'>open</a></td></tr>" for i in range(60))

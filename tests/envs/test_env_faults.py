@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 
 import pytest
-from env_pages import Driver, task_at
+from env_pages import Driver, awkward_site, task_at
+from PIL import Image
 
 from agentkv_envs import EnvError, InfraError, WebEnv, resolve
 from agentkv_envs.types import Action
@@ -134,7 +136,49 @@ def test_localhost_is_the_sites_own_address(env: WebEnv, site: str) -> None:
     assert driver.seen.title == "Form"
 
 
+def test_a_menu_stays_open_between_steps(env: WebEnv, site: str) -> None:
+    driver = Driver(env, f"{site}/menu")
+    assert "Saws" not in driver.seen.text
+    driver.do('hover "Tools"')
+    driver.do("wait [0.2]")
+    env.screenshot()
+    assert "blurred" not in driver.seen.text
+    driver.do('click "Saws"')
+    assert driver.seen.title == "Late"
+
+
+def test_a_frame_of_another_site_can_be_used(env: WebEnv, site: str) -> None:
+    with awkward_site() as other:
+        driver = Driver(env, f"{site}/other-frame?{other.rpartition(':')[2]}")
+        driver.do('click "Go"')
+        assert "done" in driver.seen.text
+
+
+def test_a_frame_that_vanishes_takes_nothing_with_it(env: WebEnv, site: str) -> None:
+    assert "Stays" in Driver(env, f"{site}/vanishing-frame").seen.text
+
+
+def test_the_page_is_as_large_as_the_screenshot(env: WebEnv, site: str) -> None:
+    assert "1280 x 800" in Driver(env, f"{site}/size").seen.text
+    assert Image.open(io.BytesIO(env.screenshot())).size == (1280, 800)
+
+
+def test_blocking_methods_work_inside_a_running_loop(env: WebEnv, site: str) -> None:
+    async def episode() -> str:
+        return env.reset(task_at(f"{site}/late")).title
+
+    assert asyncio.run(episode()) == "Late"
+
+
 # Pages that do not come to rest
+
+
+def test_a_document_whose_load_event_never_comes_is_observed(env: WebEnv, site: str) -> None:
+    began = time.monotonic()
+    driver = Driver(env, f"{site}/slow-picture")
+    assert "# Here" in driver.seen.text
+    assert env.screenshot()[:2] == b"\xff\xd8"
+    assert time.monotonic() - began < 8
 
 
 def test_a_page_that_never_stops_changing_is_observed_after_the_cap(env: WebEnv, site: str) -> None:
