@@ -326,14 +326,22 @@ class Engine:
         """
         logits = None
         session.recall()
-        while waiting := session.waiting:
-            if session.closed:
-                raise AgentKVError("the session was closed; open a new one")
+        while session.waiting:
             if cancel is not None and cancel.is_set():
                 return None
-            chunk = waiting[: session.cache.chunk(len(waiting))]
-            logits = self._run([session], [chunk])[0]
+            logits = self.compute_chunk(session)
         return logits
+
+    def compute_chunk(self, session: Session, at_most: int | None = None) -> Tensor:
+        """Put a chunk of the session's waiting tokens into its cache, of ``at_most`` so many: logits [V] after it.
+
+        The caller holds the session. Raises as :meth:`compute_waiting`, and AgentKVError if it was closed.
+        """
+        if session.closed:
+            raise AgentKVError("the session was closed; open a new one")
+        waiting = session.waiting
+        chunk = session.cache.chunk(len(waiting))
+        return self._run([session], [waiting[: chunk if at_most is None else min(chunk, at_most)]])[0]
 
     def decode_batch(self, sessions: Sequence[Session], last: Sequence[int]) -> Tensor:
         """Append one token to each session's ledger, compute them in one forward pass, and return what follows.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agentkv.cache.facts import Role, Span
-from agentkv.engine.sampling import Sampler, SamplingParams
+from agentkv.engine.sampling import Sampler, SamplingParams, TokenLogprob, token_logprob
 from agentkv.engine.session import Roles, Session, Timings
 from agentkv.engine.text import TextStream
 from agentkv.policies.confidence import confidence
@@ -51,12 +51,14 @@ class TokenEvent:
         text: text that became certain with it; what may yet become a stop string is held back.
         finish_reason: "stop", "length", "cancelled" or "context_full" on the last event, None before.
         confidence: of the model in the sampled token, where the policy asks for it.
+        logprobs: of each of the tokens, where the sampling parameters ask for them.
     """
 
     token_ids: tuple[int, ...] = ()
     text: str = ""
     finish_reason: str | None = None
     confidence: float | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 def conclude_step(session: Session, logits: Tensor, outcome: Callable[[Tensor], Tensor]) -> tuple[float, float | None]:
@@ -93,6 +95,8 @@ class Reply:
         self._sampler = Sampler(params, engine.eos_token_ids, engine.device)
         self._generated = 0
         self._finished = False
+        self._chosen_from: Tensor | None = None
+        """Logits that the newest token was drawn from, where its probability is asked for."""
         self._cut_short = False
         """Whether forced tokens did not all fit."""
 
@@ -112,7 +116,7 @@ class Reply:
                     return
                 logits = self.compute()
                 if logits is None:
-                    yield TokenEvent(text=self._text.flush(), finish_reason="cancelled")
+                    yield self.cancelled()
                     return
                 event = self.take(logits)
 
@@ -142,6 +146,11 @@ class Reply:
             timings.prefill_ms += elapsed
         return logits
 
+    def cancelled(self) -> TokenEvent:
+        """End it where it is; the last event."""
+        self._finished = True
+        return TokenEvent(text=self._text.flush(), finish_reason="cancelled")
+
     def take(self, logits: Tensor) -> TokenEvent | None:
         """Choose what follows, given the logits [V] after the newest token, and append it."""
         started = time.perf_counter()
@@ -166,7 +175,15 @@ class Reply:
             delta += self._text.flush()
         if not tokens and reason is None:
             return None
-        return TokenEvent(tuple(tokens), delta, reason, certainty)
+        return TokenEvent(tuple(tokens), delta, reason, certainty, self._logprobs(tokens))
+
+    def _logprobs(self, tokens: list[int]) -> tuple[TokenLogprob, ...]:
+        """Of tokens of which the first was sampled, if any was, and a grammar forced the others."""
+        top, logits, self._chosen_from = self._params.logprobs, self._chosen_from, None
+        if top is None or not tokens:
+            return ()
+        sampled = [] if logits is None else [token_logprob(logits, tokens[0], top)]
+        return (*sampled, *(TokenLogprob(token, 0.0) for token in tokens[len(sampled) :]))
 
     def _choose(self, logits: Tensor) -> tuple[int, float | None]:
         """Sample the next token."""
@@ -176,6 +193,7 @@ class Reply:
     def _draw(self, logits: Tensor) -> Tensor:
         if self._constraint is not None:
             logits = self._constraint.mask(logits)
+        self._chosen_from = None if self._params.logprobs is None else logits
         return self._sampler.draw(logits, self._generated)
 
     def _add(self, sampled: list[int]) -> list[int]:

@@ -25,6 +25,7 @@ class SamplingParams:
         seed: makes sampling repeatable; None draws a fresh one.
         stop: strings that end the reply; they are not part of it.
         min_tokens: an end of sequence is not sampled before so many tokens.
+        logprobs: report every token's log probability, and those of so many likeliest ones; None reports nothing.
     """
 
     max_tokens: int = 256
@@ -34,6 +35,7 @@ class SamplingParams:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     min_tokens: int = 0
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "top_k", "min_tokens"):
@@ -42,6 +44,8 @@ class SamplingParams:
             _check_type(name, getattr(self, name), int | float, "a number")
         if self.seed is not None:
             _check_type("seed", self.seed, int, "a whole number")
+        if self.logprobs is not None:
+            _check_type("logprobs", self.logprobs, int, "a number of tokens")
         for text in self.stop:
             _check_type("stop", text, str, "a list of strings")
         rules = (
@@ -51,6 +55,7 @@ class SamplingParams:
             (0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}"),
             (self.top_k >= 0, f"top_k must be 0 or above, not {self.top_k}"),
             (self.min_tokens >= 0, f"min_tokens must be 0 or above, not {self.min_tokens}"),
+            ((self.logprobs or 0) >= 0, f"logprobs must be 0 or above, not {self.logprobs}"),
             (all(self.stop), "an empty stop string would end every reply at once"),
         )
         for holds, message in rules:
@@ -61,6 +66,28 @@ class SamplingParams:
 def _check_type(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
     if isinstance(value, bool) or not isinstance(value, kind):
         raise AgentKVError(f"{name} must be {wanted}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """How likely a token was among those that could come: after a grammar's mask, before temperature and top_p.
+
+    Attributes:
+        logprob: natural logarithm; 0 for a token that a grammar forced.
+        top: the likeliest tokens there and their log probabilities, likeliest first.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+def token_logprob(logits: Tensor, token_id: int, top: int) -> TokenLogprob:
+    """Of a token and the `top` likeliest ones, from logits [V]."""
+    logprobs = logits.float().log_softmax(-1)
+    best = logprobs.topk(min(top, len(logprobs)))
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return TokenLogprob(token_id, float(logprobs[token_id]), tuple(pair for pair in pairs if pair[1] > -math.inf))
 
 
 class Sampler:
