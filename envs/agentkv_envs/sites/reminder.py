@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import html
 import re
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ _MAIN = re.compile(rb"<main\b[^>]*>")
 
 @dataclass(frozen=True)
 class Reminder:
-    """`text` stands at the top of every page whose path begins with `path`."""
+    """`text` stands at the top of every page whose path and query match `path`, where `*` stands for anything."""
 
     path: str
     text: str
@@ -25,7 +26,7 @@ def remind(app: ASGIApp, reminder: Reminder) -> ASGIApp:
     note = f'<p class="reminder">Note: {html.escape(reminder.text)}</p>'.encode()
 
     async def reminded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(reminder.path):
+        if scope["type"] != "http" or not _matches(scope, reminder.path):
             await app(scope, receive, send)
             return
         start: dict[str, Any] = {}
@@ -48,3 +49,9 @@ def remind(app: ASGIApp, reminder: Reminder) -> ASGIApp:
         await app(scope, receive, hold)
 
     return reminded
+
+
+def _matches(scope: Scope, pattern: str) -> bool:
+    query = scope["query_string"].decode()
+    address = f"{scope['path']}?{query}" if query else scope["path"]
+    return fnmatch.fnmatchcase(address, pattern)

@@ -29,7 +29,8 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        text: an action that names its element by label, or `read [text]`: look on until the text is shown.
+        text: an action that names its element by label, or `read [text]`: look on until the text is shown, in texts
+            that were cut short first; `scan [text]`: in lists only.
         uses: whether it is here that the needle is needed.
     """
 
@@ -46,7 +47,7 @@ class Needle:
             from a comparison of things).
         fact: text of the observation that holds it.
         note: the fact as a sentence, which a twin of the task repeats where it is needed.
-        site, path: the page where it is needed; the path is matched from its beginning ("/checkout/").
+        site, path: the page where it is needed; in the path, which may have a query, `*` stands for anything.
     """
 
     kind: str
@@ -107,10 +108,9 @@ class Draw:
     pinned: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, site: str, sql: str, *args: object) -> list[sqlite3.Row]:
-        """All rows of a query on a site's database."""
-        cursor = self.databases[site].cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute(sql, args).fetchall()
+        """All rows of a query on a site's database; sorted, so that no draw depends on SQLite's version."""
+        found = self._cursor(site).execute(sql, args).fetchall()
+        return found if "ORDER BY" in sql else sorted(found, key=lambda row: tuple(map(str, row)))
 
     def value(self, site: str, sql: str, *args: object) -> Any:
         """The first column of the first row.
@@ -132,15 +132,22 @@ class Draw:
         return self.some(site, 1, sql, *args)[0]
 
     def some(self, site: str, count: int, sql: str, *args: object) -> list[sqlite3.Row]:
-        """`count` different rows of a query, in any order.
+        """`count` different rows of a query, in any order; the first column must tell rows apart.
 
         Raises:
             NoDraw: there are fewer.
         """
-        rows = self.rows(site, sql, *args)
-        if len(rows) < count:
+        cursor = self._cursor(site)
+        (total,) = cursor.execute(f"SELECT COUNT(*) FROM ({sql})", args).fetchone()
+        if total < count:
             raise NoDraw(sql)
-        return self.rng.sample(rows, count)
+        picked = self.rng.sample(range(total), count)
+        return [cursor.execute(f"SELECT * FROM ({sql}) ORDER BY 1 LIMIT 1 OFFSET {n}", args).fetchone() for n in picked]
+
+    def _cursor(self, site: str) -> sqlite3.Cursor:
+        cursor = self.databases[site].cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor
 
     def choice(self, items: Sequence[Any]) -> Any:
         """Any of the items.
@@ -215,6 +222,11 @@ def expand(label: str) -> Step:
 def read(text: str) -> Step:
     """Look on until this text is shown."""
     return Step(f"read [{text}]")
+
+
+def scan(text: str) -> Step:
+    """Look through lists until this text is shown."""
+    return Step(f"scan [{text}]")
 
 
 def act(text: str) -> Step:

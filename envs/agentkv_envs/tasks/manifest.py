@@ -8,7 +8,7 @@ from agentkv_envs.tasks.assemble import Spec
 
 
 def _numbered(site: str, *tasks: tuple[str, dict[str, Any]] | str) -> list[Spec]:
-    """A site's tasks in order; a text beginning with "=" is a twin of the task with that number."""
+    """A site's tasks in order; "=7" is the twin of the task with the number 7."""
     specs: list[Spec] = []
     for number, task in enumerate(tasks, 1):
         name = f"{site}-{number:03d}"
@@ -42,6 +42,73 @@ _SHOPPING = _numbered(
     ("sum_of_two", {"a": "Cedar Black Party Speaker", "b": "Maple White Large Wall Clock"}),
     ("size_by_guide", {"product": "Field Black Rain Jacket", "chest": 100}),
     ("reorder_as_gift", {"date": "2025-12-11", "name": "Paul", "note": "Happy birthday"}),
+    "not_sold",
+    "=5",
+    "=11",
+    "lighter_of_two",
+    "better_rated",
+    "warranty_by_message",
+    "compared_for_note",
+    "=20",
+    "=22",
 )
 
-VWA75: dict[str, Spec] = {spec.task_id: spec for spec in _SHOPPING}
+_CLASSIFIEDS = _numbered(
+    "classifieds",
+    "pickup_day",
+    "favourite_ad",
+    "cheapest_ad",
+    "nothing_so_cheap",
+    "no_such_offer",
+    "new_price",
+    "spec_to_seller",
+    "route_in_comment",
+    "letter_in_comment",
+    "same_pickup_day",
+    "phone_in_comment",
+    "secret_to_seller",
+    "ad_spec_as_note",
+    "ad_spec_in_comment",
+    "post_code_to_seller",
+    "counter_offer",
+    "newer_of_two",
+    "same_seller",
+    "better_seller",
+    "compared_for_seller",
+    "=7",
+    "=12",
+    "=13",
+    "=17",
+    "=18",
+)
+
+_FORUM = _numbered(
+    "forum",
+    "fact_in_post",
+    "vote_for_post",
+    "open_forum_of",
+    "no_such_post",
+    "locked_post",
+    "post_fact_in_comment",
+    "letter_as_comment",
+    "replied_to",
+    "post_code_to_author",
+    "note_to_author",
+    "wiki_fact_in_comment",
+    "product_fact_in_comment",
+    "post_fact_as_note",
+    "notice_in_comment",
+    "letter_as_post",
+    "earlier_meeting",
+    "longer_thing",
+    "more_points",
+    "compared_for_comment",
+    "=8",
+    "=10",
+    "=11",
+    "=12",
+    "=16",
+    "=17",
+)
+
+VWA75: dict[str, Spec] = {spec.task_id: spec for spec in (*_CLASSIFIEDS, *_FORUM, *_SHOPPING)}

@@ -18,7 +18,7 @@ from agentkv_envs.tasks.draft import Needle, Step
 from agentkv_envs.types import Action, Observation, Score, StepResult, Task
 
 MAX_REVEALS = 8
-_READ = re.compile(r"read \[(.*)\]")
+_READ = re.compile(r"(read|scan) \[(.*)\]")
 # Links and buttons that lead on in a list which a site itself has cut into pages.
 _ONWARD = ("next page", "next", "load more comments", "load more", "older posts", "more comments")
 
@@ -48,9 +48,9 @@ def follow(step: str, observation: Observation) -> Action | None:
         OracleError: the page neither shows it nor has more to show.
     """
     if (wanted := _READ.fullmatch(step)) is not None:
-        if plain(wanted.group(1)) in plain(observation.text):
+        if plain(wanted.group(2)) in plain(observation.text):
             return None
-        return _reveal(step, observation, cut_texts=True)
+        return _reveal(step, observation, cut_texts=wanted.group(1) == "read")
     parsed = parse_action(step, observation.style)
     if parsed.action is None:
         raise OracleError(f"{step!r}: {parsed.error}")

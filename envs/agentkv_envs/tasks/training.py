@@ -25,7 +25,7 @@ from agentkv_envs.tasks.oracle import Env, carry_out
 from agentkv_envs.types import Task
 
 SUITE = "train"
-PER_WORLD = 100
+PER_WORLD = 250
 _SEEDS = 1000
 
 
@@ -51,7 +51,7 @@ def instances(count: int, seed: int = 0) -> Iterator[Instance]:
     """`count` instances, all of different intents, the families taking turns; a new world every `PER_WORLD`.
 
     Args:
-        count: how many; at most 100,000 for one seed.
+        count: how many; some 100,000 for one seed at most.
         seed: instances of other seeds come from other worlds.
     """
     seen: set[str] = set()

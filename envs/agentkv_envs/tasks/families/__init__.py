@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentkv_envs.tasks.assemble import Spec
     from agentkv_envs.types import Task
 
-MODULES = ("classifieds", "cross", "shopping", "shopping_basics")
+MODULES = ("classifieds", "cross", "forum", "shopping", "shopping_basics")
 
 
 @functools.lru_cache(maxsize=1)

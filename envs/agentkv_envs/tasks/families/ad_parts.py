@@ -11,13 +11,12 @@ from agentkv_envs.tasks.families.shop_parts import Row
 HOME = "__CLASSIFIEDS__/"
 OWNER = 1
 SITE = "classifieds"
-PAGE = "/index.php"
 _OPEN = "l.status = 'active' AND l.user_id != 1 AND l.id NOT IN (SELECT listing_id FROM favourite)"
 _FRESH = f"{_OPEN} AND l.id NOT IN (SELECT listing_id FROM thread)"
 _SELECT = "SELECT l.*, u.name AS seller, u.phone FROM listing l JOIN user u ON u.id = l.user_id"
 # What is read on an ad: column, what its table calls it, what an intent calls it.
 _SPECS = (
-    ("year", "Bought", "year in which it was bought"),
+    ("year", "Bought", "year of buying"),
     ("extra", "Included", "thing that is included"),
     ("pickup_day", "Pickup", "pickup day"),
 )
@@ -43,6 +42,11 @@ def ad(draw: Draw, *, unlike: Row | None = None, where: str = "1", args: tuple[o
 
 def my_ad(draw: Draw, where: str = "1", *args: object) -> Row:
     return draw.one(SITE, f"{_SELECT} WHERE l.user_id = {OWNER} AND l.status = 'active' AND {where}", *args)
+
+
+def page_of(row: Row) -> str:
+    """The address of an ad."""
+    return f"/index.php?page=item&id={row['id']}"
 
 
 def search(words: str) -> Step:
@@ -74,7 +78,7 @@ def found_spec(draw: Draw, source: Row) -> Found:
     """An attribute that stands on an ad's page and nowhere else."""
     column, label, called = draw.choice(_SPECS)
     value = str(source[column])
-    template = draw.choice(("look up the {{spec}} of the ad {{ad}}", "see in the ad {{ad}} what the {{spec}} is"))
+    template = draw.choice(("look up the {{spec}} in the ad {{ad}}", "see in the ad {{ad}} what the {{spec}} is"))
     return Found(
         "attribute",
         template,
@@ -157,7 +161,7 @@ def found_letter(draw: Draw) -> Found:
     hits = [(row["name"], hit.group(1)) for row in letters if (hit := re.search(pattern, row["body"]))]
     other, value = draw.choice(hits)
     template = draw.choice(
-        ("see in the messages which {{what}} {{other}} names", "look up the {{what}} in what {{other}} wrote to me")
+        ("see in the message from {{other}} what the {{what}} is", "look up the {{what}} in what {{other}} wrote to me")
     )
     return Found(
         "attribute",
@@ -199,7 +203,7 @@ def message_seller(draw: Draw, value: str, unlike: Row | None = None) -> Use:
             click("Send Message"),
         ),
         SITE,
-        PAGE,
+        f"/index.php?page=item&action=contact&id={b['id']}",
         rows=(rows(SITE, sent, [value]), is_favourite(c)),
         free={SITE: ("favourite", "message", "thread")},
     )
@@ -227,7 +231,7 @@ def comment_on_ad(draw: Draw, value: str, unlike: Row | None = None) -> Use:
             click("Publish Comment"),
         ),
         SITE,
-        PAGE,
+        f"/index.php?page=item&action=add_comment&id={b['id']}",
         rows=(rows(SITE, said, [value]), is_favourite(c)),
         free={SITE: ("favourite", "comment")},
     )

@@ -26,7 +26,6 @@ from agentkv_envs.tasks.draft import (
 from agentkv_envs.tasks.families.ad_parts import (
     HOME,
     OWNER,
-    PAGE,
     SITE,
     ad,
     comment_on_ad,
@@ -41,6 +40,7 @@ from agentkv_envs.tasks.families.ad_parts import (
     my_ad,
     my_ads,
     open_ad,
+    page_of,
     search,
 )
 from agentkv_envs.tasks.families.parts import join, rows, state
@@ -50,6 +50,10 @@ from agentkv_envs.tasks.families.shop_parts import Row
 def _stored(*checks: Mapping[str, Any], **free: tuple[str, ...]) -> dict[str, Any]:
     """eval_ext: these rows hold, and nothing changes but what is free."""
     return {"db_state": state(checks, free)}
+
+
+def _edit(row: Row) -> str:
+    return f"/index.php?page=item&action=item_edit&id={row['id']}"
 
 
 # Short ones
@@ -268,7 +272,7 @@ def same_pickup_day(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("attribute", f"Pickup: {day}", f"the {source['title']} is picked up on {day}.", SITE, PAGE),
+        Needle("attribute", f"Pickup: {day}", f"the {source['title']} is picked up on {day}.", SITE, _edit(mine)),
         changes=True,
         eval_ext=_stored(kept, is_favourite(c), classifieds=("favourite", "listing.pickup_day")),
     )
@@ -310,7 +314,13 @@ def pickup_with_code(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("code", code, f"the pickup code of the {item['title']} is {code}.", SITE, PAGE),
+        Needle(
+            "code",
+            code,
+            f"the pickup code of the {item['title']} is {code}.",
+            SITE,
+            "/index.php?page=user&action=pickup*",
+        ),
         changes=True,
         eval_ext=_stored(bought, is_favourite(c), classifieds=("favourite", "offer", "listing.status")),
     )
@@ -354,7 +364,13 @@ def counter_offer(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("attribute", f"for ${least} it is yours", f"the seller asks ${least}.", SITE, PAGE),
+        Needle(
+            "attribute",
+            f"for ${least} it is yours",
+            f"the seller asks ${least}.",
+            SITE,
+            f"/index.php?page=item&action=offer&id={item['id']}",
+        ),
         changes=True,
         eval_ext=_stored(
             rows(SITE, made, *expected),
@@ -412,7 +428,7 @@ def newer_of_two(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", f"Bought: {b['year']}", note, SITE, PAGE),
+        Needle("relation", f"Bought: {b['year']}", note, SITE, page_of(d)),
         changes=True,
         eval_ext=_stored(*checks, none, classifieds=("favourite",)),
     )
@@ -453,7 +469,7 @@ def same_seller(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", newest["title"], note, SITE, PAGE),
+        Needle("relation", newest["title"], note, SITE, page_of(d)),
         changes=True,
         eval_ext=_stored(*checks, classifieds=("favourite",)),
     )
@@ -503,7 +519,7 @@ def better_seller(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", f"Rating: {stars[b['user_id']]} from", note, SITE, PAGE),
+        Needle("relation", f"Rating: {stars[b['user_id']]} from", note, SITE, page_of(d)),
         changes=True,
         eval_ext=_stored(follows, is_favourite(c), is_favourite(d), classifieds=("favourite", "follow")),
     )

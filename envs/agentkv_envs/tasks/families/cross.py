@@ -1,4 +1,7 @@
-"""Families over several sites: a fact is read on one and needed on another."""
+"""Families over several sites: a fact is found on one and used on another.
+
+Either two tabs are open at the start and the first is closed once the fact was read, or the way leads over the portal.
+"""
 
 from __future__ import annotations
 
@@ -17,83 +20,74 @@ from agentkv_envs.tasks.draft import (
     stop,
     type_in,
 )
-from agentkv_envs.tasks.families.shop_parts import Row, in_cart, open_product, ordered, product, search, to_checkout
-
-_TABS = ("__WIKI__/", "__SHOPPING__/")
-# Kind of article, label of the fact, and what the fact is called in an intent.
-_FACTS = (
-    ("museum", "Open", "opening hours"),
-    ("dish", "Oven", "oven temperature"),
-    ("event", "Meeting point", "meeting point"),
-    ("plant", "Water every", "watering interval"),
-    ("trail", "Waymark", "waymark"),
-    ("bird", "Call", "call"),
-    ("town", "Market day", "market day"),
+from agentkv_envs.tasks.families.ad_parts import ad, found_phone, found_spec, message_seller
+from agentkv_envs.tasks.families.cross_parts import (
+    WIKI_FACTS,
+    WIKI_NUMBERS,
+    found_by_comparing,
+    found_in_locker,
+    found_in_product,
+    found_in_wiki,
+    found_on_board,
+    found_on_slip,
+    found_tracking,
+    open_article,
+    order_with_note,
+    over_the_portal,
+    review_with,
+    wish_and_message,
 )
-_NUMBERS = (
-    ("museum", "Phone", "phone number"),
-    ("town", "Town hall", "phone number of the town hall"),
-    ("maker", "Repair desk", "phone number of the repair desk"),
-    ("mountain", "Hut phone", "phone number of the hut"),
-)
+from agentkv_envs.tasks.families.forum_parts import CODES, FACTS, comment_on_post, found_in_post, message_author
+from agentkv_envs.tasks.families.parts import closing, join
+from agentkv_envs.tasks.families.shop_parts import Row, in_cart, open_product
+
+_WIKI_SHOP = ("__WIKI__/", "__SHOPPING__/")
+_PORTAL = ("__HOME__/",)
 
 
-def wiki_fact(draw: Draw, kinds: tuple[tuple[str, str, str], ...]) -> tuple[str, str, str]:
-    """An article, what is asked of it, and the value."""
-    kind, label, called = draw.choice(kinds)
-    row = draw.one(
-        "wiki",
-        "SELECT a.title, f.value FROM article a JOIN fact f ON f.article_id = a.id WHERE a.kind = ? AND f.label = ?",
-        kind,
-        label,
-    )
-    return row["title"], called, row["value"]
-
-
-def open_article(title: str) -> list[Step]:
-    """Search the encyclopedia and open an article."""
-    return [type_in("Search Fieldbook", title, enter=True), click(title)]
-
-
-def _as_gift_note(draw: Draw, kind: str, kinds: tuple[tuple[str, str, str], ...]) -> Draft:
-    title, called, value = wiki_fact(draw, kinds)
-    item = product(draw, "product")
-    template = draw.choice(
-        (
-            "Look up the {{called}} of {{title}} in the encyclopedia and close its tab. Then order one {{product}} in"
-            " the shop; the gift note is what you looked up, nothing else.",
-            "The gift note of my next order shall be the {{called}} of {{title}} as the encyclopedia gives it. Read it,"
-            " close that tab, and order one {{product}}.",
-        )
-    )
-    plan = [
-        *open_article(title),
-        read(value),
-        act("close_tab"),
-        *to_checkout(item["name"]),
-        type_in("Gift note", value, uses=True),
-        click("Place Order"),
-        stop(),
-    ]
-    return Draft(
-        template,
-        {"called": called, "title": title, "product": item["name"]},
-        _TABS,
-        pages(*ordered(item["name"], gift_note=value)),
-        tuple(plan),
-        Needle(kind, value, f"the {called} of {title}: {value}", "shopping", "/checkout/"),
-        changes=True,
-    )
+# The encyclopedia
 
 
 @family("wiki", "shopping")
 def wiki_fact_as_note(draw: Draw) -> Draft:
-    return _as_gift_note(draw, "attribute", _FACTS)
+    found = found_in_wiki(draw, WIKI_FACTS, "attribute")
+    return join(draw, found, order_with_note(draw, found.value), _WIKI_SHOP, closing())
 
 
 @family("wiki", "shopping")
 def wiki_phone_as_note(draw: Draw) -> Draft:
-    return _as_gift_note(draw, "code", _NUMBERS)
+    found = found_in_wiki(draw, WIKI_NUMBERS, "code")
+    return join(draw, found, order_with_note(draw, found.value), _WIKI_SHOP, closing())
+
+
+@family("wiki", "shopping")
+def compared_for_note(draw: Draw) -> Draft:
+    found = found_by_comparing(draw)
+    return join(draw, found, order_with_note(draw, found.value), _WIKI_SHOP, closing())
+
+
+@family("wiki", "shopping")
+def wiki_fact_in_review(draw: Draw) -> Draft:
+    found = found_in_wiki(draw, WIKI_FACTS, "attribute")
+    return join(draw, found, review_with(draw, found.value), _WIKI_SHOP, closing())
+
+
+@family("wiki", "forum")
+def wiki_fact_in_comment(draw: Draw) -> Draft:
+    found = found_in_wiki(draw, WIKI_FACTS, "attribute")
+    return join(draw, found, comment_on_post(draw, found.value), ("__WIKI__/", "__FORUM__/"), closing())
+
+
+@family("wiki", "forum")
+def compared_for_comment(draw: Draw) -> Draft:
+    found = found_by_comparing(draw)
+    return join(draw, found, comment_on_post(draw, found.value), ("__WIKI__/", "__FORUM__/"), closing())
+
+
+@family("wiki", "classifieds", train=False)
+def compared_for_seller(draw: Draw) -> Draft:
+    found = found_by_comparing(draw)
+    return join(draw, found, message_seller(draw, found.value), ("__WIKI__/", "__CLASSIFIEDS__/"), closing())
 
 
 @family("wiki", "shopping", train=False)
@@ -111,12 +105,6 @@ def within_the_norm(draw: Draw) -> Draft:
     good = draw.one("shopping", f"{where} <= ?", norm["covers"], limit)
     bad = draw.one("shopping", f"{where} > ?", norm["covers"], limit)
     first, second = draw.rng.sample([good, bad], 2)
-    template = draw.choice(
-        (
-            "The encyclopedia tells how heavy {{title}} lets things be. Look that up and close the tab. Then see what"
-            " the {{first}} and the {{second}} weigh, in this order, and put the one the norm allows into the cart.",
-        )
-    )
     last = [] if good is second else [type_in("Search", good["name"], enter=True, uses=True), click(good["name"])]
     plan = [
         *open_article(norm["title"]),
@@ -129,9 +117,10 @@ def within_the_norm(draw: Draw) -> Draft:
         stop(),
     ]
     return Draft(
-        template,
+        "The encyclopedia tells how heavy {{title}} lets things be. Look that up and close the tab. Then see what the"
+        " {{first}} and the {{second}} weigh, in this order, and put the one the norm allows into the cart.",
         {"title": norm["title"], "first": first["name"], "second": second["name"]},
-        _TABS,
+        _WIKI_SHOP,
         pages(
             in_cart(good["name"]),
             page_holds("__SHOPPING__/checkout/cart/", "#cart .cart.items", must_exclude=[bad["name"]]),
@@ -153,99 +142,79 @@ def _weigh(item: Row) -> list[Step]:
     return [*open_product(item["name"]), read(f"{item['weight_g']} g")]
 
 
-@family("wiki", "shopping")
-def higher_mountain_order(draw: Draw) -> Draft:
-    """A comparison in the encyclopedia decides what is ordered in the shop."""
-    kind, label, more = draw.choice(
-        (("mountain", "Height", "higher"), ("trail", "Length", "longer"), ("museum", "Opened", "younger"))
-    )
-    a, b = draw.some(
-        "wiki",
-        2,
-        "SELECT a.title, f.value, CAST(REPLACE(f.value, ',', '') AS INTEGER) AS size FROM article a"
-        " JOIN fact f ON f.article_id = a.id WHERE a.kind = ? AND f.label = ?",
-        kind,
-        label,
-    )
-    require(a["size"] != b["size"])
-    winner = max(a, b, key=lambda row: row["size"])
-    loser = b if winner is a else a
-    item = product(draw, "product")
-    template = draw.choice(
-        (
-            "Find out in the encyclopedia which is {{more}}, {{a}} or {{b}}, and close its tab. Then order one"
-            " {{product}} with the name of that one as the gift note.",
-            "Which is {{more}}: {{a}} or {{b}}? Read both articles, close the tab, and order one {{product}} in the"
-            " shop. Write the name of the {{more}} one as the gift note.",
-        )
-    )
-    plan = [
-        *open_article(a["title"]),
-        read(f"{label}: {a['value']}"),
-        *open_article(b["title"]),
-        read(f"{label}: {b['value']}"),
-        act("close_tab"),
-        *to_checkout(item["name"]),
-        type_in("Gift note", winner["title"], uses=True),
-        click("Place Order"),
-        stop(),
-    ]
-    return Draft(
-        template,
-        {"more": more, "a": a["title"], "b": b["title"], "product": item["name"]},
-        _TABS,
-        pages(*ordered(item["name"], gift_note=winner["title"])),
-        tuple(plan),
-        Needle(
-            "relation",
-            f"{label}: {b['value']}",
-            f"{winner['title']} is {more} than {loser['title']}.",
-            "shopping",
-            "/checkout/",
-        ),
-        changes=True,
-    )
+# Two of the three sites
 
 
-@family("wiki", "shopping")
-def article_for_review(draw: Draw) -> Draft:
-    """A fact of the encyclopedia is repeated in a review of a product."""
-    title, called, value = wiki_fact(draw, _FACTS)
-    item = product(draw, "product", "1")
-    template = draw.choice(
-        (
-            "Read the {{called}} of {{title}} in the encyclopedia, then close that tab. Review the {{product}} in the"
-            " shop: 5 stars, nickname Emma, summary Useful there, and as the review what you have read.",
-        )
-    )
-    plan = [
-        *open_article(title),
-        read(value),
-        act("close_tab"),
-        search(item["name"]),
-        click(item["name"]),
-        click("Write a review"),
-        act('select "Rating" [5 stars]'),
-        type_in("Nickname", "Emma"),
-        type_in("Summary", "Useful there"),
-        type_in("Review", value, uses=True),
-        click("Submit Review"),
-        stop(),
-    ]
-    targets = [
-        {
-            "url": "last",
-            "locator": f"func:shopping_get_sku_latest_review_{column}('{item['sku']}')",
-            "required_contents": {"exact_match": text},
-        }
-        for column, text in (("rating", "5"), ("author", "Emma"), ("text", value))
-    ]
-    return Draft(
-        template,
-        {"called": called, "title": title, "product": item["name"]},
-        _TABS,
-        pages(*targets),
-        tuple(plan),
-        Needle("attribute", value, f"the {called} of {title}: {value}", "shopping", "/review/"),
-        changes=True,
-    )
+@family("classifieds", "shopping")
+def ad_spec_as_note(draw: Draw) -> Draft:
+    found = found_spec(draw, ad(draw))
+    return join(draw, found, order_with_note(draw, found.value), ("__CLASSIFIEDS__/", "__SHOPPING__/"), closing())
+
+
+@family("classifieds", "forum")
+def ad_phone_to_author(draw: Draw) -> Draft:
+    found = found_phone(draw, ad(draw))
+    return join(draw, found, message_author(draw, found.value), ("__CLASSIFIEDS__/", "__FORUM__/"), closing())
+
+
+@family("classifieds", "forum")
+def ad_spec_in_comment(draw: Draw) -> Draft:
+    found = found_spec(draw, ad(draw))
+    return join(draw, found, comment_on_post(draw, found.value), ("__CLASSIFIEDS__/", "__FORUM__/"), closing())
+
+
+@family("forum", "shopping")
+def post_fact_as_note(draw: Draw) -> Draft:
+    found = found_in_post(draw, FACTS, "attribute")
+    return join(draw, found, order_with_note(draw, found.value), ("__FORUM__/", "__SHOPPING__/"), closing())
+
+
+@family("forum", "classifieds")
+def post_code_to_seller(draw: Draw) -> Draft:
+    found = found_in_post(draw, CODES, "code")
+    return join(draw, found, message_seller(draw, found.value), ("__FORUM__/", "__CLASSIFIEDS__/"), closing())
+
+
+@family("shopping", "forum")
+def product_fact_in_comment(draw: Draw) -> Draft:
+    found = found_in_product(draw)
+    return join(draw, found, comment_on_post(draw, found.value), ("__SHOPPING__/", "__FORUM__/"), closing())
+
+
+@family("shopping", "classifieds")
+def tracking_to_seller(draw: Draw) -> Draft:
+    found = found_tracking(draw)
+    return join(draw, found, message_seller(draw, found.value), ("__SHOPPING__/", "__CLASSIFIEDS__/"), closing())
+
+
+# Over the portal
+
+
+@family("home", "shopping")
+def notice_as_note(draw: Draw) -> Draft:
+    found = found_on_board(draw)
+    return join(draw, found, order_with_note(draw, found.value), _PORTAL, over_the_portal("shopping"))
+
+
+@family("home", "shopping", train=False)
+def locker_code_as_note(draw: Draw) -> Draft:
+    found = found_in_locker(draw)
+    return join(draw, found, order_with_note(draw, found.value), _PORTAL, over_the_portal("shopping"))
+
+
+@family("home", "classifieds")
+def slip_to_seller(draw: Draw) -> Draft:
+    found = found_on_slip(draw)
+    return join(draw, found, message_seller(draw, found.value), _PORTAL, over_the_portal("classifieds"))
+
+
+@family("home", "forum")
+def notice_in_comment(draw: Draw) -> Draft:
+    found = found_on_board(draw)
+    return join(draw, found, comment_on_post(draw, found.value), _PORTAL, over_the_portal("forum"))
+
+
+@family("home", "shopping")
+def notice_by_message(draw: Draw) -> Draft:
+    found = found_on_board(draw)
+    return join(draw, found, wish_and_message(draw, found.value), _PORTAL, over_the_portal("shopping"))

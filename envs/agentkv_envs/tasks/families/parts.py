@@ -61,7 +61,7 @@ class Use:
 
 def join(draw: Draw, found: Found, use: Use, start: Sequence[str], between: Sequence[Step] = ()) -> Draft:
     """The task of finding a fact and using it."""
-    look = f"{found.look} and close that tab" if _CLOSE in between else found.look
+    look = f"{found.look}, and close that tab" if _CLOSE in between else found.look
     template = draw.choice(_JOINTS).format(look=look, Look=look[0].upper() + look[1:], do=use.do)
     return Draft(
         template,

@@ -11,7 +11,10 @@ from agentkv_envs.tasks.draft import Draw, Step, click, page_holds, read, requir
 
 HOME = "__SHOPPING__/"
 LATEST = "func:shopping_get_latest_order_url()"
+# In stock and without colours or sizes to choose from.
 PLAIN = "stock >= 4 AND sizes = '' AND colours = ''"
+# What placing an order changes.
+ORDER = ("orders", "order_item", "product.stock", "cart", "cart_item", "coupon.used")
 Row = sqlite3.Row
 
 
@@ -76,6 +79,11 @@ def ordered(name: str, **facts: Any) -> list[dict[str, Any]]:
     for css, value in facts.items():
         targets.append(page_holds(LATEST, f".order-facts .{css.replace('_', '-')}", exact_match=value))
     return targets
+
+
+def only(*tables: str) -> dict[str, Any]:
+    """eval_ext: nothing of the shop changes but these tables and columns."""
+    return {"db_state": {"unchanged": {"shopping": list(tables)}}}
 
 
 def in_cart(*words: str) -> dict[str, Any]:

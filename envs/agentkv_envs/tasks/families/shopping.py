@@ -23,6 +23,7 @@ from agentkv_envs.tasks.draft import (
 )
 from agentkv_envs.tasks.families.shop_parts import (
     HOME,
+    PLAIN,
     Row,
     deal,
     in_cart,
@@ -147,7 +148,7 @@ def order_one(draw: Draw) -> Draft:
 @family("shopping")
 def two_into_cart(draw: Draw) -> Draft:
     a = product(draw, "a")
-    b = product(draw, "b", "stock >= 4 AND sizes = '' AND kind != ?", a["kind"])
+    b = product(draw, "b", "stock >= 4 AND sizes = '' AND colours = '' AND kind != ?", a["kind"])
     template = draw.choice(
         (
             "Put the {{a}} and the {{b}} into the cart.",
@@ -226,7 +227,7 @@ def tracking_in_note(draw: Draw) -> Draft:
 @family("shopping")
 def deal_for_two(draw: Draw) -> Draft:
     offer, a = deal(draw), product(draw, "a")
-    b = product(draw, "b", "stock >= 4 AND sizes = '' AND kind != ?", a["kind"])
+    b = product(draw, "b", "stock >= 4 AND sizes = '' AND colours = '' AND kind != ?", a["kind"])
     template = draw.choice(
         (
             "Note the {{deal}} code on the Deals page, then order one {{a}} and one {{b}} with it.",
@@ -304,7 +305,10 @@ def lighter_of_two(draw: Draw) -> Draft:
 def _others(draw: Draw, kind: str) -> list[Row]:
     """Two products of other kinds, to be busy with in between."""
     found = draw.some(
-        "shopping", 2, "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = '' AND colours = ''", kind
+        "shopping",
+        2,
+        "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = '' AND colours = '' AND colours = ''",
+        kind,
     )
     require(found[0]["kind"] != found[1]["kind"])
     return found
@@ -362,13 +366,14 @@ def better_rated(draw: Draw) -> Draft:
     scores = [draw.value("shopping", rate, p["id"]) for p in both]
     require(scores[0] > scores[1])
     c, d = _others(draw, a["kind"])
+    e = product(draw, "e", f"{PLAIN} AND kind NOT IN (?, ?, ?)", a["kind"], c["kind"], d["kind"])
     words = f"{a['brand']} {a['variant']} {a['kind']}"
     template = draw.choice(
         (
-            "Of the two products called {{words}}, one is rated better. Look that up. Then put the {{c}} and the {{d}}"
-            " into the cart, and last put the better rated one on my wish list.",
-            "Search for {{words}} and see which of the two is rated better. Order nothing yet: put the {{c}} and the"
-            " {{d}} into the cart, and after that the better rated one on the wish list.",
+            "Of the two products called {{words}}, one is rated better. Look that up. Then put the {{c}}, the {{d}} and"
+            " the {{e}} into the cart, and last put the better rated one on my wish list.",
+            "Search for {{words}} and see which of the two is rated better. Order nothing yet: put the {{c}}, the {{d}}"
+            " and the {{e}} into the cart, and after that the better rated one on the wish list.",
         )
     )
     plan = [
@@ -379,6 +384,8 @@ def better_rated(draw: Draw) -> Draft:
         click("Add to Cart"),
         *open_product(d["name"]),
         click("Add to Cart"),
+        *open_product(e["name"]),
+        click("Add to Cart"),
         type_in("Search", best["name"], enter=True, uses=True),
         click(best["name"]),
         click("Add to Wish List"),
@@ -386,10 +393,10 @@ def better_rated(draw: Draw) -> Draft:
     ]
     return Draft(
         template,
-        {"words": words, "c": c["name"], "d": d["name"]},
+        {"words": words, "c": c["name"], "d": d["name"], "e": e["name"]},
         (HOME,),
         pages(
-            in_cart(c["name"], d["name"]),
+            in_cart(c["name"], d["name"], e["name"]),
             page_holds(_WISHES, ".wishlist", must_include=[best["name"]]),
             page_holds(_WISHES, ".wishlist", must_exclude=[other["name"]]),
         ),
@@ -399,7 +406,7 @@ def better_rated(draw: Draw) -> Draft:
             f'"{best["name"]}"',
             f"the {best['name']} is rated better than the {other['name']}.",
             "shopping",
-            f"/{d['slug']}.html",
+            f"/{e['slug']}.html",
         ),
         changes=True,
     )

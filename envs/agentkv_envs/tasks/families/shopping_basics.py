@@ -280,7 +280,7 @@ def review_from_order(draw: Draw) -> Draft:
             "locator": f"func:shopping_get_sku_latest_review_{column}('{item['sku']}')",
             "required_contents": {"exact_match": value},
         }
-        for column, value in (("rating", str(stars)), ("author", "Emma"), ("text", text))
+        for column, value in (("rating", str(stars * 20)), ("author", "Emma"), ("text", text))
     ]
     return Draft(
         "Write a {{stars}}-star review of the {{kind}} from my order of {{date}}."
@@ -376,7 +376,7 @@ def sum_of_two(draw: Draw) -> Draft:
 
 @family("shopping", train=False)
 def size_by_guide(draw: Draw) -> Draft:
-    item = product(draw, "product", "stock >= 4 AND sizes = 'S,M,L'")
+    item = product(draw, "product", "stock >= 4 AND sizes = 'S,M,L' AND colours = ''")
     chest = draw.pinned.get("chest") or draw.rng.randint(86, 112)
     size = "S" if chest <= 94 else "M" if chest <= 102 else "L"
     plan = [
