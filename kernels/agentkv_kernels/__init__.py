@@ -1,8 +1,20 @@
-"""Kernels of agentkv: tensors in, tensors out. Each op has a readable torch reference, which is also its oracle."""
+"""Kernels of agentkv: tensors in, tensors out. Each op is a torch reference, the oracle, and a Triton kernel."""
 
-from agentkv_kernels.attention import AttentionResult, paged_mixed_attention
-from agentkv_kernels.confidence import ConfidenceTerms, confidence_terms
+from agentkv_kernels.attention import AttentionResult
+from agentkv_kernels.confidence import ConfidenceTerms
+from agentkv_kernels.dispatch import uses_triton
 from agentkv_kernels.formats import KVFormat
+from agentkv_kernels.ops import (
+    append_kv,
+    compact,
+    confidence_terms,
+    demote,
+    demote_pages,
+    ema_mass,
+    paged_mixed_attention,
+    promote,
+    retention_capacity,
+)
 from agentkv_kernels.paged_kv import PagedKV
 from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel
 
@@ -11,10 +23,18 @@ __all__ = [
     "ConfidenceTerms",
     "KVFormat",
     "PagedKV",
+    "append_kv",
+    "compact",
     "confidence_terms",
+    "demote",
+    "demote_pages",
     "dequantize",
     "dequantize_channel",
+    "ema_mass",
     "paged_mixed_attention",
+    "promote",
     "quantize",
     "quantize_channel",
+    "retention_capacity",
+    "uses_triton",
 ]

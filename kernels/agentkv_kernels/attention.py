@@ -18,17 +18,19 @@ _EXACT_ROWS = 16
 
 
 class AttentionResult(NamedTuple):
-    """What :func:`paged_mixed_attention` returns; mass and probs are None where they were not asked for.
+    """What :func:`paged_mixed_attention` returns; None is what was not asked for.
 
     Attributes:
         out: [Hq, Sq, D] in the query's dtype.
         mass: [H, code_slots + fp_slots] float32.
         probs: [Hq, min(probs_of, Sq), code_slots + fp_slots] float32.
+        lse: [Hq, Sq] float32, log of each softmax's denominator, the sink's share included.
     """
 
     out: Tensor
     mass: Tensor | None
     probs: Tensor | None
+    lse: Tensor | None = None
 
 
 def paged_mixed_attention(
@@ -42,6 +44,7 @@ def paged_mixed_attention(
     sinks: Tensor | None = None,
     window: int | None = None,
     probs_of: int = 0,
+    return_lse: bool = False,
 ) -> AttentionResult:
     """Softmax attention of ``query`` over one layer's pages.
 
@@ -61,6 +64,7 @@ def paged_mixed_attention(
             then sum to less than one.
         window: a query at token index t sees only slots with a token index above t − window, ``visible_slots`` or not.
         probs_of: the result has the probabilities of so many last queries.
+        return_lse: the result has the log-sum-exp of each query's scores.
     """
     heads, slots = kv.token_index.shape
     q_heads, n_queries, head_dim = query.shape
@@ -69,7 +73,7 @@ def paged_mixed_attention(
     score_dtype = torch.promote_types(query.dtype, torch.float32) if group * n_queries <= _EXACT_ROWS else query.dtype
     packed = (query.to(score_dtype) * (scaling / (softcap or 1.0))).view(heads, group, n_queries, head_dim)
     query_index = query_index.view(-1, 1, n_queries, 1)
-    outs = []
+    outs, sums = [], []
     mass = None if mass_weights is None else torch.zeros(heads, slots, device=query.device)
     kept = torch.empty(heads, group, min(probs_of, n_queries), slots, device=query.device) if probs_of else None
     regions = read_regions(kv, score_dtype, query.dtype)
@@ -83,6 +87,8 @@ def paged_mixed_attention(
             scores.tanh_().mul_(softcap)  # the query is divided by it already
         _mask_hidden(scores, kv, query_index[:, :, chosen], window)
         probs = torch.softmax(scores, dim=-1, out=scratch("probs", scores.shape, score_dtype, query.device))
+        if return_lse:
+            sums.append(_log_sums(scores, sinks))
         if sinks is not None:
             _yield_to_sinks(probs, scores, sinks)
         if mass is not None and mass_weights is not None:
@@ -90,7 +96,8 @@ def paged_mixed_attention(
         if kept is not None:
             _keep_last(kept, probs, n_queries - start)
         outs.append(_weighted_values(probs.flatten(1, 2), regions).view(q_heads, -1, head_dim))
-    return AttentionResult(torch.cat(outs, dim=1), mass, None if kept is None else kept.flatten(0, 1))
+    lse = torch.cat(sums, dim=1) if return_lse else None
+    return AttentionResult(torch.cat(outs, dim=1), mass, None if kept is None else kept.flatten(0, 1), lse)
 
 
 def _scores(rows: Tensor, regions: Regions) -> Tensor:
@@ -141,6 +148,12 @@ def _yield_to_sinks(probs: Tensor, scores: Tensor, sinks: Tensor) -> None:
     denominator = scores.amax(-1, keepdim=True).to(exact) - probs.amax(-1, keepdim=True).to(exact).log()
     share = torch.sigmoid(denominator - sinks.view(*scores.shape[:2], 1, 1))
     probs.mul_(share.to(probs.dtype))  # of one dtype: torch multiplies mixed ones up to 30 times slower
+
+
+def _log_sums(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """[Hq, Sq] float32 of masked scores [H, G, Sq, slots] and sinks [Hq]."""
+    sums = scores.float().logsumexp(-1).flatten(0, 1)
+    return sums if sinks is None else torch.logaddexp(sums, sinks.float().unsqueeze(-1))
 
 
 def _add_mass(mass: Tensor, probs: Tensor, weights: Tensor, queries_left: int) -> None:

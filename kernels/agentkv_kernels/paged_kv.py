@@ -41,6 +41,9 @@ class PagedKV:
             arbitrary bits, NaN among them.
         code_format: how ``code_halves`` is to be read.
         channel_scales: [H, code pages, D] float32, scales of K in INT8_CHANNEL; None in the other formats.
+        head_formats: [H] int32, a format per head in place of ``code_format``, where sessions differ; or None.
+        slot_counts: [2, H] int32: of each head the code slots and the FP slots that may be filled; those beyond are
+            empty. A kernel reads no further. None: unknown.
     """
 
     fp_halves: Tensor
@@ -55,6 +58,8 @@ class PagedKV:
     fp_filled: int | None = None
     code_format: KVFormat = KVFormat.INT8_TOKEN
     channel_scales: Tensor | None = None
+    head_formats: Tensor | None = None
+    slot_counts: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,128 @@
+"""The ops as callers see them: each by its Triton kernel or its torch reference, as :mod:`.dispatch` decides.
+
+Both are functions of one name and signature, in a module of one name; the reference's docstring holds for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentkv_kernels import attention
+from agentkv_kernels.attention import AttentionResult
+from agentkv_kernels.confidence import ConfidenceTerms
+from agentkv_kernels.dispatch import uses_triton, warn_once
+from agentkv_kernels.formats import KVFormat
+from agentkv_kernels.mixed import attention_by_format
+from agentkv_kernels.paged_kv import PagedKV
+
+
+def _module(name: str, device: torch.device) -> Any:
+    """Where the op is computed."""
+    return import_module(f"agentkv_kernels.triton.{name}" if uses_triton(device) else f"agentkv_kernels.{name}")
+
+
+def paged_mixed_attention(
+    query: Tensor,
+    kv: PagedKV,
+    query_index: Tensor,
+    scaling: float,
+    mass_weights: Tensor | None = None,
+    *,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    window: int | None = None,
+    probs_of: int = 0,
+    return_lse: bool = False,
+) -> AttentionResult:
+    """See :func:`agentkv_kernels.attention.paged_mixed_attention`; heads may differ in format."""
+    attend = attention_by_format if kv.head_formats is not None else attention.paged_mixed_attention
+    if uses_triton(query.device):
+        kernel = _module("attention", query.device)
+        if (lacking := kernel.unsupported(query, kv)) is None:
+            attend = kernel.paged_mixed_attention
+        else:
+            warn_once("paged_mixed_attention", lacking)
+    result: AttentionResult = attend(
+        query, kv, query_index, scaling, mass_weights,
+        softcap=softcap, sinks=sinks, window=window, probs_of=probs_of, return_lse=return_lse,
+    )  # fmt: skip
+    return result
+
+
+def confidence_terms(logits: Tensor) -> ConfidenceTerms:
+    """See :func:`agentkv_kernels.confidence.confidence_terms`."""
+    terms: ConfidenceTerms = _module("confidence", logits.device).confidence_terms(logits)
+    return terms
+
+
+def append_kv(
+    key: Tensor,
+    value: Tensor,
+    rows: Tensor,
+    targets: Tensor,
+    fmt: KVFormat = KVFormat.FP,
+    scales: Tensor | None = None,
+    scale_at: Tensor | None = None,
+) -> None:
+    """See :func:`agentkv_kernels.transfer.append_kv`."""
+    _module("transfer", rows.device).append_kv(key, value, rows, targets, fmt, scales, scale_at)
+
+
+def demote(
+    rows: Tensor, sources: Tensor, codes: Tensor, targets: Tensor, fmt: KVFormat, scales: Tensor, scale_at: Tensor
+) -> None:
+    """See :func:`agentkv_kernels.transfer.demote`."""
+    _module("transfer", rows.device).demote(rows, sources, codes, targets, fmt, scales, scale_at)
+
+
+def demote_pages(
+    rows: Tensor,
+    sources: Tensor,
+    codes: Tensor,
+    targets: Tensor,
+    scales: Tensor,
+    scale_at: Tensor,
+    channels: Tensor,
+    channel_at: Tensor,
+) -> None:
+    """See :func:`agentkv_kernels.transfer.demote_pages`."""
+    transfer = _module("transfer", rows.device)
+    transfer.demote_pages(rows, sources, codes, targets, scales, scale_at, channels, channel_at)
+
+
+def promote(
+    codes: Tensor,
+    sources: Tensor,
+    fmt: KVFormat,
+    scales: Tensor,
+    scale_at: Tensor,
+    rows: Tensor,
+    targets: Tensor,
+    channels: Tensor | None = None,
+    channel_at: Tensor | None = None,
+) -> None:
+    """See :func:`agentkv_kernels.transfer.promote`."""
+    transfer = _module("transfer", rows.device)
+    transfer.promote(codes, sources, fmt, scales, scale_at, rows, targets, channels, channel_at)
+
+
+def compact(halves: Tensor, half_index: Tensor, keep: Tensor, metadata: Sequence[Tensor] = ()) -> Tensor:
+    """See :func:`agentkv_kernels.compaction.compact`."""
+    counts: Tensor = _module("compaction", halves.device).compact(halves, half_index, keep, metadata)
+    return counts
+
+
+def ema_mass(mass: Tensor, new: Tensor, decay: float) -> None:
+    """See :func:`agentkv_kernels.mass.ema_mass`."""
+    _module("mass", mass.device).ema_mass(mass, new, decay)
+
+
+def retention_capacity(log_beta: Tensor) -> Tensor:
+    """See :func:`agentkv_kernels.retention.retention_capacity`."""
+    capacity: Tensor = _module("retention", log_beta.device).retention_capacity(log_beta)
+    return capacity

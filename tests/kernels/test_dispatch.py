@@ -1,0 +1,116 @@
+"""Which implementation computes, and what is said of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+
+from agentkv_kernels import attention, dispatch, ops
+from agentkv_kernels.dispatch import uses_triton
+from tests.kernels.devices import fast
+from tests.kernels.paged_cases import CODED, random_case
+
+triton_attention, blocks = fast("attention"), fast("blocks")
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet(caplog):
+    dispatch._choose.cache_clear()
+    dispatch.warn_once.cache_clear()
+    caplog.set_level(logging.INFO, logger="agentkv_kernels")
+    yield
+    dispatch._choose.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("setting", "interpreted", "expected"),
+    [
+        (None, "1", False),
+        ("auto", "1", False),
+        ("reference", "1", False),
+        ("triton", "1", True),
+        ("triton", "0", False),
+    ],
+)
+def test_the_choice_on_a_cpu_is_logged_once(monkeypatch, caplog, setting, interpreted, expected) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", interpreted)
+    monkeypatch.delenv("AGENTKV_KERNELS", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("AGENTKV_KERNELS", setting)
+    assert [uses_triton(CPU) for _ in range(3)] == [expected] * 3
+    (record,) = caplog.records
+    refused = setting == "triton" and not expected
+    assert record.levelno == (logging.WARNING if refused else logging.INFO)
+    assert ("the torch reference in place of Triton" in record.message) == refused
+
+
+def test_an_unknown_choice_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("AGENTKV_KERNELS", "fastest")
+    with pytest.raises(ValueError, match="AGENTKV_KERNELS='fastest': it is one of auto, reference, triton"):
+        uses_triton(CPU)
+
+
+def test_without_triton_the_reference_computes_and_says_so(monkeypatch, caplog) -> None:
+    monkeypatch.setenv("AGENTKV_KERNELS", "triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(dispatch, "find_spec", lambda name: None)
+    assert not uses_triton(CPU)
+    assert "pip install 'agentkv[gpu]'" in caplog.text
+
+
+def attended(monkeypatch, case) -> str:
+    """Whose attention ran."""
+    ran = []
+    for name, module, attribute in (
+        ("reference", attention, "paged_mixed_attention"),
+        ("by format", ops, "attention_by_format"),
+        ("triton", triton_attention, "paged_mixed_attention"),
+    ):
+        whole = getattr(module, attribute)
+        monkeypatch.setattr(
+            module, attribute, lambda *a, name=name, whole=whole, **k: ran.append(name) or whole(*a, **k)
+        )
+    ops.paged_mixed_attention(case.query, case.kv, case.query_index, 0.3)
+    return ran[0]
+
+
+def test_attention_goes_where_the_variable_says(monkeypatch, caplog) -> None:
+    same, different = random_case([(20, 9)], CODED[:1]), random_case([(20, 9)] * 2, CODED[:2])
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for setting, expected in (("reference", ["reference", "by format"]), ("triton", ["triton", "triton"])):
+        monkeypatch.setenv("AGENTKV_KERNELS", setting)
+        for case, implementation in zip((same, different), expected, strict=True):
+            with monkeypatch.context() as patched:
+                assert attended(patched, case) == implementation
+
+
+def test_what_triton_does_not_support_falls_back_with_one_warning(monkeypatch, caplog) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("AGENTKV_KERNELS", "triton")
+    case = random_case([(20, 9)], CODED[:1])
+    double = replace(case, query=case.query.double(), kv=replace(case.kv, fp_halves=case.kv.fp_halves.double()))
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            assert attended(patched, double) == "reference"
+    said = [record.message for record in caplog.records if "paged_mixed_attention" in record.message]
+    assert said == [
+        "paged_mixed_attention: the torch reference in place of Triton, which does not support dtype torch.float64"
+    ]
+
+
+def test_block_sizes_come_from_a_table_and_can_be_overridden(monkeypatch) -> None:
+    monkeypatch.delenv("AGENTKV_BLOCKS", raising=False)
+    assert blocks.blocks_for(9, 128).slots == 64
+    assert blocks.blocks_for(8, 256).rows == 32
+    assert blocks.blocks_for(12, 64) == blocks.blocks_for(9, 64)
+    monkeypatch.setenv("AGENTKV_BLOCKS", "slots=32, warps=8")
+    changed = blocks.blocks_for(9, 128)
+    assert (changed.slots, changed.warps, changed.rows) == (32, 8, 64)
+    for wrong in ("slots=many", "rings=3", "slots=48", "rows=8", "stages=0"):
+        monkeypatch.setenv("AGENTKV_BLOCKS", wrong)
+        with pytest.raises(ValueError, match=r"cannot read|power of two|at least 1"):
+            blocks.blocks_for(9, 128)
