@@ -29,7 +29,7 @@ from agentkv.chat.replies import to_chunk, to_result
 from agentkv.chat.sessions import KVSettings
 from agentkv.chat.structured import check_form, json_schema_of, output_parser, response_format, structured
 from agentkv.chat.turns import with_tools
-from agentkv.errors import Unsupported
+from agentkv.errors import AgentKVError, Unsupported
 from agentkv.models.registry import EMBEDDED, model_folder
 from agentkv.tools import ReplyForm
 from agentkv.tools.calls import parse_tools
@@ -298,6 +298,31 @@ class ChatAgentKV(BaseChatModel):
     async def aclose_session(self, session_id: str) -> bool:
         """Like `close_session`, without blocking the event loop."""
         return await asyncio.to_thread(self.close_session, session_id)
+
+    def save_session(self, session_id: str, path: str | Path) -> None:
+        """Write the session of this policy and budget to one file, with its conversation.
+
+        Waits for calls that are already queued.
+
+        Raises:
+            AgentKVError: there is no such session.
+            SessionFileError: the file cannot be written.
+        """
+        futures = [host.save_session(self._settings, session_id, Path(path)) for host in self._hosts.values()]
+        saved = [future.result() for future in futures]
+        if not any(saved):
+            raise AgentKVError(f"there is no session {session_id!r} of this policy and budget")
+
+    def restore_session(self, session_id: str, path: str | Path) -> None:
+        """Open a session from a file that :meth:`save_session` wrote, in this process or another, under this id.
+
+        The next call passes the whole conversation, as ever, and computes only what is new.
+
+        Raises:
+            SessionFileError: not such a file, damaged, of another model, or of another policy or budget.
+            PoolExhausted: no room.
+        """
+        self._host({}).restore_session(self._settings, session_id, Path(path)).result()
 
     def explain(self, session_id: str) -> Explanation | None:
         """Which text the session of this policy and budget still holds, and in what form; None if there is none.

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
 from agentkv.chat.template import ChatTemplate, Rendered
 from agentkv.chat.turns import Turn, with_hint, with_tools
-from agentkv.errors import AgentKVError, PoolExhausted, ReplyTruncated
+from agentkv.errors import AgentKVError, PoolExhausted, ReplyTruncated, SessionFileError
 from agentkv.tools import CallDelta, ReplyForm, ReplyReader, TextDelta, ToolCall
 
 if TYPE_CHECKING:
@@ -64,14 +65,26 @@ class ChatCall:
     cancel: threading.Event = field(default_factory=threading.Event)
 
 
-class ChatHost:
-    """Runs the calls of every chat model that shares one engine, one after the other."""
+class EngineThread(Protocol):
+    """Runs what it is given on one thread, one after the other."""
 
-    def __init__(self, engine: Any):
+    def submit(self, work: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Queue `work(*args)`."""
+        ...
+
+
+class ChatHost:
+    """Runs the calls of every chat model that shares one engine, one after the other.
+
+    A caller that answers several calls at a time does so on the `thread` that it gives: it takes a call with `begin`,
+    generates, passes on every event to the answer's `reply`, and ends with `finish` or `abandon`.
+    """
+
+    def __init__(self, engine: Any, thread: EngineThread | None = None):
         self.engine = engine
         self.template = ChatTemplate(engine.tokenizer, engine.eos_token_ids)
         self._sessions = SessionTable()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentkv-engine")
+        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentkv-engine")
 
     def submit(self, request: ChatRequest, deliver: Callable[[Item], None]) -> ChatCall:
         """Queue a call. `deliver` runs on the engine's thread: deltas, then one Finished or Failed."""
@@ -97,6 +110,35 @@ class ChatHost:
         session = self._sessions.by_id(settings, session_id)
         return None if session is None else self.engine.explain(session.kv)
 
+    def save_session(self, settings: KVSettings, session_id: str, path: Path) -> Future[bool]:
+        """Queue writing a session and its conversation to a file; the result says whether there is such a session."""
+        return self._thread.submit(self._save_session, settings, session_id, path)
+
+    def _save_session(self, settings: KVSettings, session_id: str, path: Path) -> bool:
+        session = self._sessions.by_id(settings, session_id)
+        if session is not None:
+            self.engine.save_session(session.kv, path, session.to_notes())
+        return session is not None
+
+    def restore_session(self, settings: KVSettings, session_id: str, path: Path) -> Future[None]:
+        """Queue opening a session from a file, in place of one of that id."""
+        return self._thread.submit(self._restore_session, settings, session_id, path)
+
+    def _restore_session(self, settings: KVSettings, session_id: str, path: Path) -> None:
+        from agentkv.engine.persistence import read_notes
+
+        notes = read_notes(path)
+        if not isinstance(notes, dict) or "turns" not in notes:
+            raise SessionFileError(f"{path} holds a session of an engine, not the conversation of a chat model")
+        if notes["settings"] != settings.key:
+            raise SessionFileError(
+                f"{path} was saved under the policy, budget and options {notes['settings']}, and this chat model has "
+                f"{settings.key}; use one with the same"
+            )
+        self._close_session(settings, session_id)
+        kv = self.engine.restore_session(path)
+        self._sessions.add(ChatSession.from_notes(session_id, settings, kv, notes))
+
     def _serve(self, call: ChatCall) -> None:
         if call.cancel.is_set():
             return
@@ -108,38 +150,67 @@ class ChatHost:
             self._sessions.limit_anonymous(call.request.max_anonymous)
 
     def _answer(self, call: ChatCall) -> Finished:
+        answer = self.begin(call)
+        session, rendered, params = answer.place.session, answer.place.rendered, call.request.params
+        try:
+            self._make_room(session, len(rendered.ids) + params.max_tokens)
+            for event in self.engine.generate(
+                session.kv, rendered.ids, params, answer.constraint, call.cancel, rendered.roles
+            ):
+                answer.reply.take(event)
+        except BaseException:
+            self.abandon(answer)
+            raise
+        return self.finish(answer)
+
+    def begin(self, call: ChatCall) -> Answer:
+        """Find or open the session that answers; until the answer ends, no other call gets it.
+
+        Raises AgentKVError for a call that cannot be answered; then every session is as it was.
+        """
         request, form = call.request, call.request.form
         # Compiled first: a grammar that is wrong must leave every session as it was.
         constraint = self._constraint(request)
         turns = with_tools(request.turns, form.tools, self.template.dialect)
         place = self._place(request, turns)
-        session, new_ids = place.session, place.rendered.ids
-        length, reused = len(session.kv.ledger), session.kv.logical_length
-        reply = _Reply(call, self.template.dialect)
-        try:
-            self._make_room(session, len(new_ids) + request.params.max_tokens)
-            if constraint is not None:
-                constraint.limit(session.kv.token_limit - length - len(new_ids))
-            for event in self.engine.generate(
-                session.kv, new_ids, request.params, constraint, call.cancel, place.rendered.roles
-            ):
-                reply.take(event)
-        except BaseException:
-            if len(session.kv.ledger) != length or not session.turns:
-                self._sessions.close(session)
-            raise
-        session.tools = form.tools
+        session = place.session
+        session.busy = True
         session.turns, session.ends = session.turns[: place.covered], session.ends[: place.covered]
-        ends = [None if end is None else length + end for end in place.rendered.ends]
+        length, reused = len(session.kv.ledger), session.kv.logical_length
+        if constraint is not None:
+            constraint.limit(session.kv.token_limit - length - len(place.rendered.ids))
+        return Answer(call, place, tuple(turns), constraint, _Reply(call, self.template.dialect), length, reused)
+
+    def finish(self, answer: Answer) -> Finished:
+        """Take the reply into its session.
+
+        Raises ReplyTruncated if it had to be whole and is not. The session has what there is of it, and
+        :meth:`report` still tells of it.
+        """
+        session, place, form = answer.place.session, answer.place, answer.call.request.form
+        session.busy, session.tools = False, form.tools
+        ends = [None if end is None else answer.length + end for end in place.rendered.ends]
         if form.schema is not None and form.hint:
             ends[-1:] = [None]  # what follows the message there is the hint, which another call has not
-        session.extend(turns, ends, reply.turn)
-        reply.check_whole(constraint)
-        prompt = length + len(new_ids)
-        counts = {"prompt_tokens": prompt, "reused_tokens": reused, "new_tokens": prompt - reused}
-        if form.tools:
+        session.extend(answer.turns, ends, answer.reply.turn)
+        answer.reply.check_whole(answer.constraint)
+        return self.report(answer)
+
+    def abandon(self, answer: Answer) -> None:
+        """Give up an answer without a reply; a session that has tokens of it cannot go on."""
+        session = answer.place.session
+        session.busy = False
+        if len(session.kv.ledger) != answer.length or not session.turns:
+            self._sessions.close(session)
+
+    def report(self, answer: Answer) -> Finished:
+        """What there is to tell of an answer that ended."""
+        prompt = answer.length + len(answer.place.rendered.ids)
+        counts = {"prompt_tokens": prompt, "reused_tokens": answer.reused, "new_tokens": prompt - answer.reused}
+        if answer.call.request.form.tools:
             counts["tool_prompt"] = "template" if self.template.dialect.native else "system message"
-        return Finished(_metadata(session, place.state, reply.finish_reason) | counts, reply.turn.calls)
+        told = _metadata(answer.place.session, answer.place.state, answer.reply.finish_reason)
+        return Finished(told | counts, answer.reply.turn.calls)
 
     def _constraint(self, request: ChatRequest) -> Any:
         form = request.form
@@ -232,6 +303,26 @@ class _Place:
     state: str
     rendered: Rendered
     covered: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A call that is being answered.
+
+    Attributes:
+        turns: the conversation so far.
+        constraint: of the reply.
+        length: tokens of the session's ledger before.
+        reused: how many of them are in its cache.
+    """
+
+    call: ChatCall
+    place: _Place
+    turns: tuple[Turn, ...]
+    constraint: ReplyConstraint | None
+    reply: _Reply
+    length: int
+    reused: int
 
 
 class _Reply:

@@ -6,11 +6,11 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentkv.chat.turns import Turn, common_turns
-from agentkv.tools import Tool
+from agentkv.tools import Tool, ToolCall
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class ChatSession:
     Attributes:
         tools: that its turns tell the model of.
         ends: where each turn ends in the ledger; None where that is not known, or inside a token.
+        busy: whether a call is being answered with it.
     """
 
     session_id: str
@@ -43,6 +44,23 @@ class ChatSession:
     turns: tuple[Turn, ...] = ()
     tools: tuple[Tool, ...] = ()
     ends: tuple[int | None, ...] = ()
+    busy: bool = False
+
+    def to_notes(self) -> dict[str, Any]:
+        """What a session file says of the conversation, as JSON."""
+        return {
+            "settings": self.settings.key,
+            "turns": [asdict(turn) for turn in self.turns],
+            "tools": [asdict(tool) for tool in self.tools],
+            "ends": list(self.ends),
+        }
+
+    @classmethod
+    def from_notes(cls, session_id: str, settings: KVSettings, kv: Any, notes: Mapping[str, Any]) -> ChatSession:
+        """The conversation of a session file."""
+        turns = tuple(Turn(**turn | {"calls": tuple(ToolCall(**c) for c in turn["calls"])}) for turn in notes["turns"])
+        tools = tuple(Tool(**tool) for tool in notes["tools"])
+        return cls(session_id, False, settings, kv, turns, tools, tuple(notes["ends"]))
 
     def shared(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> int:
         """How many turns a conversation with these tools has in common with this one."""
@@ -75,11 +93,11 @@ class SessionTable:
         return self._sessions.get((settings.key, session_id))
 
     def by_turns(self, settings: KVSettings, turns: Sequence[Turn], tools: Sequence[Tool]) -> ChatSession | None:
-        """The anonymous session that `turns` go on from, or else the one that most of them begin like."""
+        """The idle anonymous session that `turns` go on from, or else the one that most of them begin like."""
         shared = [
             (session, common)
             for session in self
-            if session.anonymous and session.settings.key == settings.key
+            if session.anonymous and not session.busy and session.settings.key == settings.key
             if (common := session.shared(turns, tools))
         ]
         whole = [pair for pair in shared if pair[1] == len(pair[0].turns)]
@@ -99,15 +117,15 @@ class SessionTable:
         session.kv.close()
 
     def close_oldest(self, keep: ChatSession | None = None) -> bool:
-        """Close the least recently used session other than `keep`; False if there is none."""
-        oldest = next((session for session in self if session is not keep), None)
+        """Close the least recently used idle session other than `keep`; False if there is none."""
+        oldest = next((session for session in self if session is not keep and not session.busy), None)
         if oldest is not None:
             self.close(oldest)
         return oldest is not None
 
     def limit_anonymous(self, count: int) -> None:
-        """Close the least recently used anonymous sessions beyond `count`."""
-        anonymous = [session for session in self if session.anonymous]
+        """Close the least recently used idle anonymous sessions beyond `count`."""
+        anonymous = [session for session in self if session.anonymous and not session.busy]
         for session in anonymous[: max(0, len(anonymous) - count)]:
             self.close(session)
 

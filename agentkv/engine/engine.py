@@ -266,9 +266,9 @@ class Engine:
         """Bytes of the slots that are not in the page pool but in host memory or files."""
         return self._pool.spilled_bytes
 
-    def save_session(self, session: Session, path: str | Path) -> None:
+    def save_session(self, session: Session, path: str | Path, notes: Any = None) -> None:
         """Write a session to one file; see :func:`agentkv.engine.persistence.save_session`."""
-        save_session(self, session, Path(path))
+        save_session(self, session, Path(path), notes)
 
     def restore_session(self, path: str | Path) -> Session:
         """Open a session from a file; see :func:`agentkv.engine.persistence.restore_session`."""

@@ -51,18 +51,21 @@ def model_fingerprint(engine: Engine) -> str:
     return digest.hexdigest()
 
 
-def save_session(engine: Engine, session: Session, path: Path) -> None:
+def save_session(engine: Engine, session: Session, path: Path, notes: Any = None) -> None:
     """Write a session to a file; an existing file is replaced only when the new one is whole.
+
+    Args:
+        notes: JSON that :func:`read_notes` gives back.
 
     Raises:
         AgentKVError: the session is in use or closed.
         SessionFileError: the file cannot be written.
     """
     with session.exclusive():
-        write_session(engine, session, path)
+        write_session(engine, session, path, notes)
 
 
-def write_session(engine: Engine, session: Session, path: Path) -> None:
+def write_session(engine: Engine, session: Session, path: Path, notes: Any = None) -> None:
     """As :func:`save_session`; the caller sees to it that nobody uses the session."""
     state = session.cache.state()
     tensors = state.snapshot.tensors() | _beside_slots(state)
@@ -83,6 +86,7 @@ def write_session(engine: Engine, session: Session, path: Path) -> None:
         "changed_at": state.changed_at,
         "position_offset": state.position_offset,
         "rebased": asdict(state.rebased),
+        "notes": notes,
         "checksum": "",
     }
     about["checksum"] = _checksum(tensors, about)
@@ -104,6 +108,12 @@ def restore_session(engine: Engine, path: Path) -> Session:
     session = engine.open_session(about["policy"], about["budget"], **opened, **about["options"])
     session.adopt(_state(session, about, tensors), about["ledger"])
     return session
+
+
+def read_notes(path: Path) -> Any:
+    """What was noted beside a session when it was saved. Raises SessionFileError."""
+    about, _ = _read(path)
+    return about.get("notes")
 
 
 def read_snapshot(engine: Engine, path: Path) -> Snapshot:

@@ -40,7 +40,7 @@ class Tool:
             raise Unsupported(f"a tool's name is letters, digits and _ . : / -, not {name!r}")
         if not isinstance(parameters, Mapping):
             raise Unsupported(f"the parameters of tool {name!r} are a JSON schema, not {_short(parameters)}")
-        return cls(name, str(function.get("description") or ""), parameters)
+        return cls(name, str(function.get("description") or ""), _untitled(dict(parameters)))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -63,8 +63,9 @@ class ToolCall:
 
 
 def parse_tools(specs: Sequence[Any]) -> tuple[Tool, ...]:
-    """Tools with different names. Raises Unsupported."""
-    tools = tuple(Tool.parse(spec) for spec in specs)
+    """Tools with different names; the same tool twice is one. Raises Unsupported."""
+    parsed = [Tool.parse(spec) for spec in specs]
+    tools = tuple(tool for n, tool in enumerate(parsed) if tool not in parsed[:n])
     names = [tool.name for tool in tools]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -86,6 +87,13 @@ def parse_arguments(name: str, arguments: Any) -> Mapping[str, Any]:
     if not isinstance(arguments, Mapping):
         raise Unsupported(f"the arguments of a call of {name!r} are an object, not {_short(arguments)}")
     return arguments
+
+
+def _untitled(schema: Any) -> Any:
+    """A schema without the titles that pydantic gives to everything: they say nothing that names do not."""
+    if isinstance(schema, dict):
+        return {k: _untitled(part) for k, part in schema.items() if not (k == "title" and isinstance(part, str))}
+    return [_untitled(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _short(value: Any) -> str:

@@ -69,7 +69,8 @@ class Lines:
 
     def mask(self, logits: Tensor) -> Tensor:
         token = self._tokens[self._said]
-        allowed = logits if self._inner is None else self._inner.mask(logits)
+        wanted = logits.index_fill(0, torch.tensor([token]), 1e3)
+        allowed = wanted if self._inner is None else self._inner.mask(wanted)
         assert allowed[token].isfinite(), f"the constraint forbids {token} after {self._tokens[: self._said]}"
         return torch.full_like(logits, float("-inf")).index_fill(0, torch.tensor([token]), 0.0)
 
@@ -84,6 +85,13 @@ class Lines:
 
 
 def puppet(script: Callable[[str], str], *, window: int = 8192, native: bool = False, **options: Any) -> PuppetEngine:
+    engine = tiny(PuppetEngine, window=window, native=native, **options)
+    engine.script = script
+    return engine
+
+
+def tiny(kind: type[Engine] = Engine, *, window: int = 8192, native: bool = False, **options: Any) -> Any:
+    """An engine of tiny random weights, always the same ones, over bytes."""
     tokenizer = byte_tokenizer(TOOL_TEMPLATE) if native else byte_tokenizer()
     if native:
         tokenizer.add_tokens([AddedToken(text, special=False) for text in ("<tool_call>", "</tool_call>")])
@@ -98,9 +106,7 @@ def puppet(script: Callable[[str], str], *, window: int = 8192, native: bool = F
         eos_token_id=tokenizer.eos_token_id,
     )
     torch.manual_seed(0)
-    engine = PuppetEngine(LlamaForCausalLM(config).eval(), tokenizer, "puppet", **{"kv_pool": "32MiB"} | options)
-    engine.script = script
-    return engine
+    return kind(LlamaForCausalLM(config).eval(), tokenizer, "tiny", **{"kv_pool": "32MiB"} | options)
 
 
 def lines(*replies: str) -> Callable[[str], str]:

@@ -119,7 +119,7 @@ def test_a_named_tool_is_the_only_one(choice):
 
 @pytest.mark.parametrize("choice", ["none", False])
 def test_none_forbids_calls_and_keeps_the_tools_in_the_prompt(choice):
-    engine, chat = make("It is noon.", "It is noon.", OSLO)
+    _, chat = make("It is noon.", "It is noon.", OSLO)
     config = {"configurable": {"session_id": "none"}}
     messages = [HumanMessage("Time?")]
     messages += [chat.bind_tools([now]).invoke(messages, config=config), HumanMessage("And now?")]
@@ -230,7 +230,7 @@ def test_a_stop_string_inside_a_call_is_an_error():
 
 
 def test_more_than_fits_is_refused_before_anything_is_computed():
-    engine, chat = make(OSLO)
+    _, chat = make(OSLO)
     with pytest.raises(Unsupported, match=r"the shortest reply of this form takes \d+ tokens and max_tokens is 10"):
         chat.bind_tools([get_weather], tool_choice="any").invoke("Weather in Oslo?", max_tokens=10)
     assert len(chat._host({})._sessions) == 0
@@ -256,7 +256,7 @@ def test_results_and_earlier_calls_reach_the_model_and_only_new_tokens_are_compu
 
 
 def test_a_template_that_knows_tools_renders_them_itself():
-    engine, chat = make(OSLO, "It is sunny.", native=True)
+    _, chat = make(OSLO, "It is sunny.", native=True)
     bound = chat.bind_tools([get_weather])
     config = {"configurable": {"session_id": "native"}}
     messages = [HumanMessage("Weather in Oslo?")]
