@@ -1,4 +1,4 @@
-"""What the accessibility tree does not tell and the page's own report does: what pictures show, hidden file inputs."""
+"""What the accessibility tree does not tell: what pictures show, hidden file inputs, where frames are."""
 
 from __future__ import annotations
 
@@ -61,6 +61,17 @@ def add_file_inputs(root: Node, inputs: Sequence[Mapping[str, str]]) -> None:
         box = {"box": node.attrs["box"]} if "box" in node.attrs else {}
         node.role, node.name, node.text, node.children = "file", label, entry["value"], []
         node.attrs = {"ref": f"file{number}", **box}
+
+
+def place_frames(node: Node, dx: float = 0.0, dy: float = 0.0) -> None:
+    """Turn boxes within frames, which are told from the frame's own corner, into boxes on the screen."""
+    if (dx or dy) and node.box is not None:
+        x, y, width, height = node.box
+        node.attrs["box"] = f"{x + dx:g},{y + dy:g},{width:g},{height:g}"
+    if node.role == "iframe" and node.box is not None:
+        dx, dy = node.box[:2]
+    for child in node.children:
+        place_frames(child, dx, dy)
 
 
 def _labels(node: Node, label: str) -> bool:

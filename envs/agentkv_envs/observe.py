@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from agentkv_envs.additions import add_captions, add_file_inputs
+from agentkv_envs.additions import add_captions, add_file_inputs, place_frames
 from agentkv_envs.inline import Line, Mark, Part
 from agentkv_envs.options import COMPACT_TOKENS, TokenCounter
 from agentkv_envs.outline import Limits, Outline, View, collapse_repeats, first_on_screen, outline
@@ -95,6 +95,7 @@ class Surroundings:
 def read_page(snapshot: str, around: Surroundings) -> tuple[Node, set[str]]:
     """The page's tree with captions and file inputs in it, and the handles that are alive."""
     root = parse_snapshot(snapshot)
+    place_frames(root)
     add_captions(root, around.captions)
     add_file_inputs(root, around.inputs)
     return root, {node.ref for node in root.walk() if node.ref}

@@ -146,6 +146,15 @@ def test_the_list_of_marks_holds_what_is_on_the_screen(style: str, expected: lis
     assert [e.box for e in seen.elements] == [(10, 50, 100, 20), (10, 140, 50, 20)]
 
 
+def test_boxes_in_frames_are_boxes_on_the_screen() -> None:
+    snapshot = (
+        '- iframe [ref=e1] [box=300,200,400,150]:\n  - link "In" [ref=f1e1] [box=8,8,30,20]\n'
+        '  - iframe [ref=f1e2] [box=10,50,100,50]:\n    - link "Deep" [ref=f2e1] [box=1,2,30,20]'
+    )
+    seen = observe_som(snapshot, PageState(), AROUND, "label-first", estimate_tokens, 1500)
+    assert [e.box for e in seen.elements] == [(308, 208, 30, 20), (311, 252, 30, 20)]
+
+
 def test_a_list_of_marks_that_is_too_long_drops_texts_before_elements() -> None:
     snapshot = "\n".join(f'- text: {"word " * 40}{i}\n- link "L{i}" [ref=e{i}] [box=0,{i},9,9]' for i in range(30))
     seen = observe_som(snapshot, PageState(), AROUND, "label-first", estimate_tokens, 400)
