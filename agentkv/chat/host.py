@@ -206,7 +206,11 @@ class ChatHost:
     def report(self, answer: Answer) -> Finished:
         """What there is to tell of an answer that ended."""
         prompt = answer.length + len(answer.place.rendered.ids)
-        counts = {"prompt_tokens": prompt, "reused_tokens": answer.reused, "new_tokens": prompt - answer.reused}
+        counts: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "reused_tokens": answer.reused,
+            "new_tokens": prompt - answer.reused,
+        }
         if answer.call.request.form.tools:
             counts["tool_prompt"] = "template" if self.template.dialect.native else "system message"
         told = _metadata(answer.place.session, answer.place.state, answer.reply.finish_reason)
