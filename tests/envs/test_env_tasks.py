@@ -13,7 +13,7 @@ from agentkv_envs.observe import estimate_tokens
 from agentkv_envs.sites import World
 from agentkv_envs.tasks.export import as_text, exported
 from agentkv_envs.tasks.manifest import VWA75
-from agentkv_envs.tasks.oracle import length_class
+from agentkv_envs.tasks.oracle import Trace, follow, length_class
 from agentkv_envs.tasks.recording import draft_of
 from agentkv_envs.tasks.training import instances, record
 
@@ -37,7 +37,7 @@ def check_oracle(env: WebEnv, task: Task, count_tokens: Callable[[str], int]) ->
     check_needle(task, trace)
 
 
-def check_needle(task: Task, trace) -> None:
+def check_needle(task: Task, trace: Trace) -> None:
     """The fact is seen once, 6 to 15 actions before it is needed; a twin sees it again where it is needed."""
     needle = task.raw["agentkv"]["needle"]
     if needle is None:
@@ -168,6 +168,32 @@ def test_training_instances_are_solved(env: WebEnv) -> None:
     rows = [record(env, instance) for instance in chosen]
     assert all(row["steps"][-1]["action"].startswith("stop") for row in rows)
     assert all(estimate_tokens(step["observation"]) <= 350 for row in rows for step in row["steps"])
+
+
+def test_thirty_buttons_of_one_name_are_told_apart_by_their_rows(env: WebEnv) -> None:
+    seen = env.reset(TASKS["shopping-008"])
+    assert env._episode is not None
+    (shop,) = env._episode.sites
+    shop.database.execute("DELETE FROM wishlist_item")
+    shop.database.execute("INSERT INTO wishlist_item (product_id) SELECT id FROM product ORDER BY id LIMIT 30")
+    rows = shop.database.execute("SELECT name FROM product ORDER BY id LIMIT 30").fetchall()
+    seen = env.step(resolve("goto [/wishlist/]", seen)).observation
+    labels: set[str] = set()
+    for _ in range(30):
+        labels |= {e.label for e in seen.elements if e.label.startswith("Remove")}
+        more = next((e for e in seen.elements if e.role == "more" and e.label.startswith("more")), None)
+        if more is None:
+            break
+        seen = env.step(resolve(f'more "{more.label}" [{more.id}]', seen)).observation
+    assert labels == {f"Remove {row[0]}" for row in rows}
+    for row in (rows[29], rows[11], rows[0]):
+        seen = env.step(resolve("goto [/wishlist/]", seen)).observation
+        while (action := follow(f'click "Remove {row[0]}"', seen)) is not None:
+            seen = env.step(action).observation
+            if action.kind == "click":
+                break
+    left = {row[0] for row in shop.database.execute("SELECT product_id FROM wishlist_item")}
+    assert left == set(range(1, 31)) - {1, 12, 30}
 
 
 def test_the_same_seed_gives_the_same_observations(env: WebEnv) -> None:

@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from agentkv_envs.tasks.assemble import Spec
     from agentkv_envs.types import Task
 
-MODULES = ("classifieds", "cross", "forum", "shopping", "shopping_basics")
+MODULES = (
+    "classifieds",
+    "classifieds_basics",
+    "cross",
+    "forum",
+    "forum_basics",
+    "shopping",
+    "shopping_basics",
+    "shopping_first",
+    "shopping_orders",
+)
 
 
 @functools.lru_cache(maxsize=1)

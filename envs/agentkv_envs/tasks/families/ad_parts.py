@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from agentkv_envs.tasks.draft import Draw, Step, click, read, require, type_in
-from agentkv_envs.tasks.families.parts import Found, Use, rows
+from agentkv_envs.tasks.families.parts import Found, Use, rows, state
 from agentkv_envs.tasks.families.shop_parts import Row
 
 HOME = "__CLASSIFIEDS__/"
@@ -47,6 +49,16 @@ def my_ad(draw: Draw, where: str = "1", *args: object) -> Row:
 def page_of(row: Row) -> str:
     """The address of an ad."""
     return f"/index.php?page=item&id={row['id']}"
+
+
+def edit_page(row: Row) -> str:
+    """The address of the form of one's own ad."""
+    return f"/index.php?page=item&action=item_edit&id={row['id']}"
+
+
+def stored(*checks: Mapping[str, Any], **free: tuple[str, ...]) -> dict[str, Any]:
+    """eval_ext: these rows hold, and nothing changes but what is free, by site."""
+    return {"db_state": state(checks, free)}
 
 
 def search(words: str) -> Step:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentkv_envs.tasks.draft import Draw, Step, click, read, require, scan, type_in
-from agentkv_envs.tasks.families.parts import Found, Use, rows
+from agentkv_envs.tasks.families.parts import Found, Use, rows, state
 from agentkv_envs.tasks.families.shop_parts import Row
 
 HOME = "__FORUM__/"
@@ -83,6 +84,11 @@ def is_saved(row: Row) -> dict[str, object]:
 def said(row: Row, text: str) -> dict[str, object]:
     """The member's comments on a post are this one."""
     return rows(SITE, f"SELECT body FROM comment WHERE author_id = {ME} AND post_id = {row['id']}", [text])
+
+
+def stored(*checks: Mapping[str, Any], free: tuple[str, ...]) -> dict[str, Any]:
+    """eval_ext: these rows hold, and nothing of the forum changes but what is free."""
+    return {"db_state": state(checks, {SITE: free})}
 
 
 def inbox(draw: Draw) -> Step:

@@ -1,4 +1,4 @@
-"""The first sixteen tasks of the shop. None of these families is trained on."""
+"""Short tasks of the shop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from agentkv_envs.sites.web import money
 from agentkv_envs.tasks.draft import (
     Draft,
     Draw,
-    Needle,
-    act,
     answer,
     click,
     ends_on,
-    expand,
     family,
-    number,
     page_holds,
     pages,
     read,
@@ -21,417 +17,165 @@ from agentkv_envs.tasks.draft import (
     select,
     stop,
     type_in,
+    unachievable,
 )
 from agentkv_envs.tasks.families.shop_parts import (
     HOME,
-    PLAIN,
-    deal,
     in_cart,
     open_product,
-    order_label,
     ordered,
-    orders,
     product,
     search,
-    see_deal,
     ship_by,
-    spoken,
     to_checkout,
     url_of,
 )
 
+_WISHES = "__SHOPPING__/wishlist/"
 
-@family("shopping", train=False)
-def product_into_cart(draw: Draw) -> Draft:
+
+@family("shopping")
+def read_spec(draw: Draw) -> Draft:
+    item = product(draw, "product", "1")
+    what, shown, value = draw.choice(
+        (
+            ("material", f"Material: {item['material']}", item["material"]),
+            ("SKU", f"SKU: {item['sku']}", item["sku"]),
+            ("price", money(item["price_cents"]), money(item["price_cents"])),
+        )
+    )
+    template = draw.choice(
+        (
+            "What is the {{what}} of the {{product}}?",
+            "Tell me the {{what}} of the {{product}}.",
+            "I need the {{what}} of the {{product}} in the shop.",
+        )
+    )
+    plan = [*open_product(item["name"]), read(shown), stop(value)]
+    return Draft(template, {"what": what, "product": item["name"]}, (HOME,), answer(value), tuple(plan))
+
+
+@family("shopping")
+def wish_for(draw: Draw) -> Draft:
+    item = product(draw, "product", "1")
+    template = draw.choice(
+        (
+            "Put the {{product}} on my wish list.",
+            "Add the {{product}} to the wish list.",
+            "I would like to have the {{product}} one day: note it on my wish list.",
+            "Add the {{product}} to my wish list. Answer N/A when that cannot be done.",
+        )
+    )
+    plan = [*open_product(item["name"]), click("Add to Wish List"), stop()]
+    target = page_holds(_WISHES, ".wishlist", must_include=[item["name"]])
+    return Draft(template, {"product": item["name"]}, (HOME,), pages(target), tuple(plan), changes=True)
+
+
+@family("shopping")
+def several_into_cart(draw: Draw) -> Draft:
     item = product(draw, "product")
-    plan = [*open_product(item["name"]), click("Add to Cart"), stop()]
-    return Draft(
-        "Add the {{product}} to the cart.",
-        {"product": item["name"]},
-        (HOME,),
-        pages(in_cart(item["name"])),
-        tuple(plan),
-        changes=True,
+    count = draw.rng.randint(2, 4)
+    template = draw.choice(
+        (
+            "Put {{count}} of the {{product}} into the cart.",
+            "Add {{count}} pieces of the {{product}} to my cart.",
+            "I need {{count}} times the {{product}}; put them into the cart. If that is impossible, answer N/A.",
+        )
     )
+    plan = [*open_product(item["name"]), type_in("Qty", str(count)), click("Add to Cart"), stop()]
+    quantity = {
+        "url": "__SHOPPING__/checkout/cart/",
+        "locator": "document.querySelector('#cart input[name^=\"qty-\"]').value",
+        "required_contents": {"exact_match": str(count)},
+    }
+    values = {"count": str(count), "product": item["name"]}
+    return Draft(template, values, (HOME,), pages(in_cart(item["name"]), quantity), tuple(plan), changes=True)
 
 
-@family("shopping", train=False)
-def tracking_number(draw: Draw) -> Draft:
-    where = "created = ?" if "date" in draw.pinned else "tracking != '' AND ? = ''"
-    order = draw.one("shopping", f"SELECT * FROM orders WHERE {where}", draw.pinned.get("date", ""))
-    plan = [*orders(), click(order_label(order)), read(order["tracking"]), stop(order["tracking"])]
-    return Draft(
-        "What is the tracking number of my order from {{date}}?",
-        {"date": spoken(order["created"])},
-        (HOME,),
-        answer(order["tracking"]),
-        tuple(plan),
-    )
-
-
-@family("shopping", train=False)
-def cheapest_of_kind(draw: Draw) -> Draft:
-    kind = draw.pinned.get("kind") or draw.choice(
-        [r[0] for r in draw.rows("shopping", "SELECT DISTINCT kind FROM product")]
-    )
+@family("shopping")
+def dearest_of_kind(draw: Draw) -> Draft:
+    kind = draw.choice([row[0] for row in draw.rows("shopping", "SELECT DISTINCT kind FROM product")])
     found = draw.rows(
         "shopping",
         "SELECT * FROM product WHERE id IN (SELECT rowid FROM product_search WHERE product_search MATCH ?)"
-        " ORDER BY price_cents",
+        " ORDER BY price_cents DESC",
         " ".join(f'"{word}"*' for word in kind.split()),
     )
-    require(len(found) > 1 and found[0]["kind"] == kind and found[0]["price_cents"] < found[1]["price_cents"])
-    plan = [search(kind.lower()), select("Sort by", "Cheapest"), click(found[0]["name"]), stop()]
+    require(len(found) > 1 and found[0]["kind"] == kind and found[0]["price_cents"] > found[1]["price_cents"])
+    template = draw.choice(
+        (
+            "Open the page of the dearest {{kind}}.",
+            "Which {{kind}} costs the most? Go to its page.",
+            "Show me the most expensive {{kind}} of the shop.",
+        )
+    )
+    plan = [search(kind.lower()), select("Sort by", "Dearest"), click(found[0]["name"]), stop()]
+    return Draft(template, {"kind": kind.lower()}, (HOME,), ends_on(url_of(found[0])), tuple(plan))
+
+
+@family("shopping")
+def order_one(draw: Draw) -> Draft:
+    item = product(draw, "product")
+    method = draw.choice(("Standard", "Express", "Pickup"))
+    template = draw.choice(
+        (
+            "Order one {{product}}, shipping {{method}}.",
+            "Buy one {{product}}. Choose {{method}} at the checkout.",
+            "Please order the {{product}} for me with {{method}}.",
+        )
+    )
+    plan = [*to_checkout(item["name"]), ship_by(draw, method), click("Place Order"), stop()]
     return Draft(
-        "Open the page of the cheapest {{kind}}.",
-        {"kind": kind.lower()},
+        template,
+        {"product": item["name"], "method": method},
         (HOME,),
-        ends_on(url_of(found[0])),
+        pages(*ordered(item["name"], shipping_method=method)),
         tuple(plan),
+        changes=True,
     )
 
 
-@family("shopping", train=False)
-def weight_of_product(draw: Draw) -> Draft:
+@family("shopping")
+def two_into_cart(draw: Draw) -> Draft:
+    a = product(draw, "a")
+    b = product(draw, "b", "stock >= 4 AND sizes = '' AND colours = '' AND kind != ?", a["kind"])
+    template = draw.choice(
+        (
+            "Put the {{a}} and the {{b}} into the cart.",
+            "I want both the {{a}} and the {{b}}: add them to the cart.",
+        )
+    )
+    plan = [*open_product(a["name"]), click("Add to Cart"), *open_product(b["name"]), click("Add to Cart"), stop()]
+    values = {"a": a["name"], "b": b["name"]}
+    return Draft(template, values, (HOME,), pages(in_cart(a["name"], b["name"])), tuple(plan), changes=True)
+
+
+@family("shopping")
+def not_sold(draw: Draw) -> Draft:
     item = product(draw, "product", "1")
-    weight = str(item["weight_g"])
-    plan = [*open_product(item["name"]), read(f"{weight} g"), stop(weight)]
-    return Draft(
-        "How many grams does the {{product}} weigh?", {"product": item["name"]}, (HOME,), answer(weight), tuple(plan)
-    )
-
-
-@family("shopping", train=False)
-def deal_order(draw: Draw) -> Draft:
-    item, offer = product(draw, "product"), deal(draw)
-    plan = [
-        *see_deal(offer),
-        *to_checkout(item["name"]),
-        type_in("Discount code", offer["code"], enter=True, uses=True),
-        ship_by(draw, "Pickup"),
-        click("Place Order"),
-        stop(),
-    ]
-    return Draft(
-        "Order one {{product}} with the {{deal}} code from the Deals page. Choose Pickup.",
-        {"product": item["name"], "deal": offer["label"]},
-        (HOME,),
-        pages(*ordered(item["name"], code=offer["code"], shipping_method="Pickup")),
-        tuple(plan),
-        Needle("code", offer["code"], f"the {offer['label']} code is {offer['code']}.", "shopping", "/checkout/"),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def reward_order(draw: Draw) -> Draft:
-    item = product(draw, "product")
-    code = draw.value("shopping", "SELECT reward_code FROM customer WHERE id = 1")
-    plan = [
-        click("My Account"),
-        click("Rewards"),
-        click("Reveal Code"),
-        *open_product(item["name"]),
-        type_in("Qty", "2"),
-        click("Add to Cart"),
-        click("shopping cart"),
-        click("Proceed to Checkout"),
-        type_in("Discount code", code, enter=True, uses=True),
-        click("Place Order"),
-        stop(),
-    ]
-    quantity = {
-        "url": "last",
-        "locator": f"func:shopping_get_order_product_quantity(__page__, '{item['sku']}')",
-        "required_contents": {"exact_match": "2"},
-    }
-    return Draft(
-        "Reveal my reward code, then order 2 of the {{product}} with it. Keep the other details as they are.",
-        {"product": item["name"]},
-        (HOME,),
-        pages(*ordered(item["name"], code=code), quantity),
-        tuple(plan),
-        Needle("code", code, f"your reward code is {code}.", "shopping", "/checkout/"),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def change_address(draw: Draw) -> Draft:
-    street = (
-        draw.pinned.get("street") or f"{draw.choice(('Birkenweg', 'Seestrasse', 'Am Markt'))} {draw.rng.randint(2, 60)}"
-    )
-    postcode = draw.pinned.get("postcode") or str(draw.rng.randint(10200, 13900))
-    home = draw.one("shopping", "SELECT * FROM customer WHERE id = 1")
-    plan = [
-        click("My Account"),
-        click("Edit Address"),
-        type_in("Street", street),
-        type_in("Postcode", postcode),
-        click("Save Address"),
-        stop(),
-    ]
-    target = page_holds(
-        "__SHOPPING__/customer/account/",
-        ".panel .address",
-        exact_match=f"{street}, {postcode} {home['city']}, {home['country']}",
-    )
-    return Draft(
-        "I have moved: change my street to {{street}} and my postcode to {{postcode}}.",
-        {"street": street, "postcode": postcode},
-        (HOME,),
-        pages(target),
-        tuple(plan),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def swap_wish(draw: Draw) -> Draft:
-    wishes = draw.rows(
-        "shopping", "SELECT p.* FROM wishlist_item w JOIN product p ON p.id = w.product_id ORDER BY w.id"
-    )
-    kinds = [w["kind"] for w in wishes]
-    require(len(wishes) >= 2)
-    out = draw.choice([w for w in wishes if kinds.count(w["kind"]) == 1])
-    stays = next(w for w in wishes if w["id"] != out["id"])
-    item = product(draw, "product", f"{PLAIN} AND kind NOT IN ({', '.join('?' * len(kinds))})", *kinds)
-    plan = [
-        click("My Account"),
-        click("My Wish List"),
-        click(f"Remove {out['name']}"),
-        *open_product(item["name"]),
-        click("Add to Wish List"),
-        stop(),
-    ]
-    url = "__SHOPPING__/wishlist/"
-    return Draft(
-        "Take the {{old}} off my wish list and put the {{product}} on it instead.",
-        {"old": out["kind"].lower(), "product": item["name"]},
-        (HOME,),
-        pages(
-            page_holds(url, ".wishlist", must_include=[item["name"], stays["name"]]),
-            page_holds(url, ".wishlist", must_exclude=[out["name"]]),
-        ),
-        tuple(plan),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def longer_warranty(draw: Draw) -> Draft:
-    groups = draw.rows(
+    held = {r[0] for r in draw.rows("shopping", "SELECT name FROM product")}
+    colours = sorted({r[0] for r in draw.rows("shopping", "SELECT DISTINCT colour FROM product")})
+    names = [f"{item['brand']} {c} {item['variant']} {item['kind']}" for c in colours]
+    wanted = draw.choice([name for name in names if name not in held])
+    near = draw.rows(
         "shopping",
-        "SELECT brand, variant, kind, MIN(id) AS first, MAX(id) AS second FROM product GROUP BY brand, variant, kind"
-        " HAVING COUNT(*) = 2 AND MIN(warranty_years) != MAX(warranty_years)",
+        "SELECT 1 FROM product_search WHERE product_search MATCH ?",
+        " ".join(f'"{word}"*' for word in wanted.replace("-", " ").split()),
     )
-    sort = draw.pinned.get("sort")
-    group = draw.choice(
-        [g for g in groups if sort is None or sort == f"{g['brand']} {g['variant']} {g['kind']}".lower()]
+    require(not near)
+    template = draw.choice(
+        (
+            "Put the {{product}} into the cart. If the shop does not sell it, answer N/A.",
+            "Order one {{product}}; answer N/A if there is none in the shop.",
+            "Add the {{product}} to my wish list. Answer N/A when that cannot be done.",
+        )
     )
-    words = f"{group['brand']} {group['variant']} {group['kind']}"
-    both = draw.rows("shopping", "SELECT * FROM product WHERE id IN (?, ?)", group["first"], group["second"])
-    longer, shorter = sorted(both, key=lambda p: -p["warranty_years"])
-    plan = [
-        search(words),
-        click(both[0]["name"]),
-        read("Warranty:"),
-        act("go_back"),
-        click(both[1]["name"]),
-        read("Warranty:"),
-        stop(longer["colour"], uses=True),
-    ]
+    plan = [search(wanted), search(f"{item['variant']} {item['kind']}"), stop("N/A")]
     return Draft(
-        "There are two products called {{words}}. Which comes with the longer warranty? Answer with its colour.",
-        {"words": words},
+        template,
+        {"product": wanted},
         (HOME,),
-        answer(longer["colour"], exclude=[shorter["colour"]]),
+        unachievable(),
         tuple(plan),
-    )
-
-
-@family("shopping", train=False)
-def review_from_order(draw: Draw) -> Draft:
-    where = "created = ?" if "date" in draw.pinned else "status IN ('Shipped', 'Complete') AND ? = ''"
-    order = draw.one("shopping", f"SELECT * FROM orders WHERE {where}", draw.pinned.get("date", ""))
-    item = draw.one(
-        "shopping",
-        "SELECT p.* FROM order_item i JOIN product p ON p.id = i.product_id WHERE i.order_id = ?",
-        order["id"],
-    )
-    stars = draw.pinned.get("stars") or draw.choice((2, 3, 4, 5))
-    title = draw.pinned.get("title") or draw.choice(("As expected", "Does its job", "Not bad at all"))
-    text = draw.pinned.get("text") or draw.choice(("I use it every day.", "It came well packed.", "It feels solid."))
-    plan = [
-        *orders(),
-        click(order_label(order)),
-        click(item["name"]),
-        click("Write a review"),
-        select("Rating", f"{stars} stars"),
-        type_in("Nickname", "Emma"),
-        type_in("Summary", title),
-        type_in("Review", text),
-        click("Submit Review"),
-        stop(),
-    ]
-    targets = [
-        {
-            "url": "last",
-            "locator": f"func:shopping_get_sku_latest_review_{column}('{item['sku']}')",
-            "required_contents": {"exact_match": value},
-        }
-        for column, value in (("rating", str(stars * 20)), ("author", "Emma"), ("text", text))
-    ]
-    return Draft(
-        "Write a {{stars}}-star review of the {{kind}} from my order of {{date}}."
-        " Nickname: Emma. Summary: {{title}}. Review: {{text}}",
-        {
-            "stars": str(stars),
-            "kind": item["kind"].lower(),
-            "date": spoken(order["created"]),
-            "title": title,
-            "text": text,
-        },
-        (HOME,),
-        pages(*targets),
-        tuple(plan),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def thanks_order(draw: Draw) -> Draft:
-    item = product(draw, "product")
-    newest = draw.one("shopping", "SELECT * FROM orders ORDER BY created DESC, id DESC LIMIT 1")
-    code = draw.value("shopping", "SELECT code FROM coupon WHERE label = 'Thank you'")
-    plan = [
-        *orders(),
-        click(order_label(newest)),
-        read(code),
-        *to_checkout(item["name"]),
-        type_in("Discount code", code, enter=True, uses=True),
-        ship_by(draw, "Express"),
-        click("Place Order"),
-        stop(),
-    ]
-    return Draft(
-        "My newest order shows a thank-you code. Use it to order one {{product}} by {{shipping}}.",
-        {"product": item["name"], "shipping": "Express"},
-        (HOME,),
-        pages(*ordered(item["name"], code=code, shipping_method="Express")),
-        tuple(plan),
-        Needle("code", code, f"the thank-you code of your newest order is {code}.", "shopping", "/checkout/"),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def cancel_order(draw: Draw) -> Draft:
-    order = draw.one("shopping", "SELECT * FROM orders WHERE status = 'Processing'")
-    plan = [*orders(), click(order_label(order)), click("Cancel Order"), act("dialog [accept]"), stop()]
-    url = f"__SHOPPING__/sales/order/view/order_id/{order['id']}/"
-    return Draft(
-        "Cancel my order from {{date}}.",
-        {"date": spoken(order["created"])},
-        (HOME,),
-        pages(page_holds(url, ".order-status", exact_match="Canceled")),
-        tuple(plan),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def collection_fee(draw: Draw) -> Draft:
-    what = draw.pinned.get("product") or draw.choice(("tent", "chair"))
-    plan = [expand("Footer"), click("Shipping and returns"), read("the collection fee is $9"), stop("$9")]
-    return Draft(
-        "How much is the fee when a {{product}} that I return is collected at my door?",
-        {"product": what},
-        (HOME,),
-        answer("9", exclude=["45"]),
-        tuple(plan),
-    )
-
-
-@family("shopping", train=False)
-def sum_of_two(draw: Draw) -> Draft:
-    a = product(draw, "a", "1")
-    b = product(draw, "b", "kind != ?", a["kind"])
-    total = a["price_cents"] + b["price_cents"]
-    plan = [
-        search(a["name"]),
-        read(f"{money(a['price_cents'])}"),
-        search(b["name"]),
-        read(f"{money(b['price_cents'])}"),
-        stop(money(total), uses=True),
-    ]
-    return Draft(
-        "What do one {{a}} and one {{b}} cost together?",
-        {"a": a["name"], "b": b["name"]},
-        (HOME,),
-        number(f"{total / 100:g}"),
-        tuple(plan),
-    )
-
-
-@family("shopping", train=False)
-def size_by_guide(draw: Draw) -> Draft:
-    item = product(draw, "product", "stock >= 4 AND sizes = 'S,M,L' AND colours = ''")
-    chest = draw.pinned.get("chest") or draw.rng.randint(86, 112)
-    size = "S" if chest <= 94 else "M" if chest <= 102 else "L"
-    plan = [
-        *open_product(item["name"]),
-        click("Size guide"),
-        act("close_tab"),
-        select("Size", size, uses=True),
-        click("Add to Cart"),
-        stop(),
-    ]
-    return Draft(
-        "Put a {{product}} into the cart, in the size for a chest of {{chest}} cm according to the size guide.",
-        {"product": item["name"], "chest": str(chest)},
-        (HOME,),
-        pages(in_cart(item["name"], f"size {size}")),
-        tuple(plan),
-        changes=True,
-    )
-
-
-@family("shopping", train=False)
-def reorder_as_gift(draw: Draw) -> Draft:
-    found = draw.rows(
-        "shopping",
-        "SELECT o.*, p.name, i.qty FROM orders o JOIN order_item i ON i.order_id = o.id JOIN product p ON"
-        " p.id = i.product_id WHERE o.status = 'Complete' AND p.stock >= i.qty AND p.sizes = ''"
-        " GROUP BY o.id HAVING COUNT(*) = 1",
-    )
-    order = draw.choice([o for o in found if o["created"] == draw.pinned.get("date", o["created"])])
-    name = draw.pinned.get("name") or draw.choice(("Paul", "Klara", "Anton", "Marta"))
-    note = draw.pinned.get("note") or draw.choice(("Happy birthday", "Get well soon", "With love"))
-    plan = [
-        *orders(),
-        click(order_label(order)),
-        click("Reorder"),
-        click("Proceed to Checkout"),
-        type_in("First name", name),
-        type_in("Gift note", note),
-        click("Place Order"),
-        stop(),
-    ]
-    return Draft(
-        "Order the same again as on {{date}}, but send it to {{name}} Fischer by Standard shipping"
-        " with the gift note {{note}}.",
-        {"date": spoken(order["created"]), "name": name, "note": note},
-        (HOME,),
-        pages(
-            *ordered(order["name"], gift_note=note),
-            page_holds(
-                "func:shopping_get_latest_order_url()",
-                ".order-facts .shipping-address",
-                must_include=[f"{name} Fischer"],
-            ),
-            page_holds("func:shopping_get_latest_order_url()", ".order-items", must_include=[f"x {order['qty']}"]),
-        ),
-        tuple(plan),
-        changes=True,
+        why_not=f"The shop sells no {wanted}.",
     )
