@@ -86,6 +86,11 @@ class ChatHost:
         self._sessions = SessionTable()
         self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="agentkv-engine")
 
+    @property
+    def sessions(self) -> SessionTable:
+        """The live sessions. For the engine's thread."""
+        return self._sessions
+
     def submit(self, request: ChatRequest, deliver: Callable[[Item], None]) -> ChatCall:
         """Queue a call. `deliver` runs on the engine's thread: deltas, then one Finished or Failed."""
         call = ChatCall(request, deliver)
@@ -151,11 +156,11 @@ class ChatHost:
 
     def _answer(self, call: ChatCall) -> Finished:
         answer = self.begin(call)
-        session, rendered, params = answer.place.session, answer.place.rendered, call.request.params
+        rendered, params = answer.place.rendered, call.request.params
         try:
-            self._make_room(session, len(rendered.ids) + params.max_tokens)
+            self.make_room(answer)
             for event in self.engine.generate(
-                session.kv, rendered.ids, params, answer.constraint, call.cancel, rendered.roles
+                answer.place.session.kv, rendered.ids, params, answer.constraint, call.cancel, rendered.roles
             ):
                 answer.reply.take(event)
         except BaseException:
@@ -286,14 +291,15 @@ class ChatHost:
         self._sessions.touch(session)
         return _Place(session, state if session.kv.logical_length else "restarted", rendered, covered)
 
-    def _make_room(self, session: ChatSession, tokens: int) -> None:
-        """Close idle sessions, least recently used first, until the pool has room for `tokens` more.
+    def make_room(self, answer: Answer) -> None:
+        """Close idle sessions, least recently used first, until the pool has room for what the answer may add.
 
         An engine that spills does that itself, when it comes to it, and loses nothing.
         """
         if self.engine.spill_to is not None:
             return
-        arena, layout = self.engine.arena, self.engine.layout
+        arena, layout, session = self.engine.arena, self.engine.layout, answer.place.session
+        tokens = len(answer.place.rendered.ids) + answer.call.request.params.max_tokens
         wanted = growth_bytes(layout, session.kv.stats, tokens)
         while arena.free_pages * layout.page_bytes < wanted and self._sessions.close_oldest(keep=session):
             pass

@@ -129,6 +129,13 @@ class SessionTable:
         for session in anonymous[: max(0, len(anonymous) - count)]:
             self.close(session)
 
+    def limit(self, count: int) -> int:
+        """Close the least recently used idle sessions beyond `count` of all; returns how many that were."""
+        before = len(self)
+        while len(self) > count and self.close_oldest():
+            pass
+        return before - len(self)
+
 
 def anonymous_id() -> str:
     """A fresh id for a session that was asked for without one."""
