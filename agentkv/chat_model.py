@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,13 +23,13 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field
 
 from agentkv.chat.host import ChatHost, ChatRequest, host_of
 from agentkv.chat.messages import to_turns
+from agentkv.chat.profile import model_profile
 from agentkv.chat.pump import arun, run
 from agentkv.chat.replies import to_chunk, to_result
 from agentkv.chat.sessions import KVSettings
 from agentkv.chat.structured import check_form, json_schema_of, output_parser, response_format, structured
 from agentkv.chat.turns import with_tools
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv.models.registry import EMBEDDED, model_folder
 from agentkv.tools import ReplyForm
 from agentkv.tools.calls import parse_tools
 
@@ -394,39 +393,9 @@ class ChatAgentKV(BaseChatModel):
         return True
 
     def _resolve_model_profile(self) -> ModelProfile | None:
-        window = _context_window(self.model)
-        if window is None:
-            return None
-        return ModelProfile(
-            name=self.model,
-            open_weights=True,
-            max_input_tokens=window,
-            max_output_tokens=min(window, self.max_tokens),
-            text_inputs=True,
-            text_outputs=True,
-            image_inputs=False,
-            audio_inputs=False,
-            video_inputs=False,
-            pdf_inputs=False,
-            reasoning_output=False,
-            tool_calling=True,
-            tool_choice=True,
-            tool_call_streaming=True,
-            structured_output=True,
-            temperature=True,
-        )
+        return model_profile(self.model, self.kv_policy, self.kv_budget, self.kv_options, self.max_tokens)
 
 
 def _with_session(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
     session_id = ensure_config(config).get("configurable", {}).get("session_id")
     return kwargs if session_id is None else {"session_id": session_id, **kwargs}
-
-
-def _context_window(model: str) -> int | None:
-    """The window by the model's config file, if that is on this disk; loads nothing."""
-    folder = model_folder(model) if model in EMBEDDED else Path(model).expanduser()
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except OSError:
-        return None
-    return config.get("max_position_embeddings")
