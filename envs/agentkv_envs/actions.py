@@ -40,6 +40,7 @@ _VERB = re.compile(r"(?<![\w/])(" + "|".join(sorted(KINDS, key=len, reverse=True
 _FENCE = re.compile(r"```(?:\w+\n)?(.*?)```", re.DOTALL)
 _LABEL = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'(?!\w))""")
 _ID = re.compile(r"\s*(?:[\[(]\s*#?(\d{1,4})\s*[\])]|#?(\d{1,4})(?!\w))")
+_NUMBER = re.compile(r"\s*#?(\d{1,4})\s*")
 _FORBIDDEN_IN_LABEL = str.maketrans({'"': "'", "[": "(", "]": ")"})
 
 
@@ -141,8 +142,10 @@ def _read_field(kind: str, line: str) -> Action:
     if has_flag and (len(groups) > 2 or label is not None):
         enter = groups.pop().strip() == "1"
     element_id = None
+    if kind == "upload" and len(groups) == 2 and _NUMBER.fullmatch(groups[1]) and not _NUMBER.fullmatch(groups[0]):
+        groups.reverse()  # the benchmark's order: file, then id
     if len(groups) > 1 or label is None:
-        number = re.fullmatch(r"\s*#?(\d{1,4})\s*", groups[0]) if groups else None
+        number = _NUMBER.fullmatch(groups[0]) if groups else None
         if number is None:
             raise ValueError(f'{kind} needs an element: {kind} "label" [id] [text]')
         element_id = int(number.group(1))

@@ -37,6 +37,7 @@ MAX_NODES = 20_000
 _REST = """wait => window.__agentkv ? window.__agentkv.settle(wait)
     : {loading: false, document: String(performance.timeOrigin), title: document.title}"""
 _GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached")
+_TRIES = 3
 _MOVED = ("PageDown", "PageUp", "Home", "End")
 
 
@@ -280,7 +281,7 @@ class Episode:
         """The current page as the agent sees it.
 
         Raises:
-            InfraError: the page is too large to be read, or crashed.
+            InfraError: the page is too large to be read, changes all the time, or crashed.
         """
         if self.tabs.dialog is not None and self.last is not None:
             dialog = self.tabs.dialog
@@ -291,12 +292,28 @@ class Episode:
             self.last = self._delta.apply(self.last)
         return self.last
 
+    async def _read(self) -> tuple[Page, str]:
+        """The current tab and its accessibility tree; a page that is left while it is read is read again."""
+        for _ in range(_TRIES):
+            page = self.page()
+            self._check_size(page)
+            try:
+                return page, await page.aria_snapshot(mode="ai", boxes=True, timeout=0)
+            except PlaywrightError as error:
+                self.tabs.check()
+                if page in self.tabs.pages and not any(sign in str(error) for sign in _GONE):
+                    raise
+            await self._settle(time() * 1e3)
+        raise InfraError("the page changes faster than it can be read")
+
+    def _check_size(self, page: Page) -> None:
+        nodes = self._reports.get(page, {}).get("nodes", 0)
+        if nodes > MAX_NODES:
+            raise InfraError(f"the page is too large to be read: {nodes} elements (at most {MAX_NODES})")
+
     async def _look(self) -> Observation:
-        page = self.page()
+        page, snapshot = await self._read()
         report = self._reports.get(page, {})
-        if report.get("nodes", 0) > MAX_NODES:
-            raise InfraError(f"the page is too large to be read: {report['nodes']} elements (at most {MAX_NODES})")
-        snapshot = await page.aria_snapshot(mode="ai", boxes=True, timeout=0)
         state = self.state()
         if state.document != report.get("document", ""):
             state = self._states[page] = PageState(document=report["document"])

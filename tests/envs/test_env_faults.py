@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from typing import Any
 
 import pytest
 from env_pages import Driver, awkward_site, task_at
 from PIL import Image
+from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import EnvError, InfraError, WebEnv, resolve
 from agentkv_envs.types import Action
@@ -156,6 +158,25 @@ def test_a_frame_of_another_site_can_be_used(env: WebEnv, site: str) -> None:
 
 def test_a_frame_that_vanishes_takes_nothing_with_it(env: WebEnv, site: str) -> None:
     assert "Stays" in Driver(env, f"{site}/vanishing-frame").seen.text
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_page_that_is_left_while_it_is_read_is_read_again(env: WebEnv, site: str, failures: int) -> None:
+    driver = Driver(env, f"{site}/late")
+    page = env._episode.page()  # type: ignore[union-attr]
+    read, left = page.aria_snapshot, iter([True] * failures)
+
+    async def snapshot(**options: Any) -> str:
+        if next(left, False):
+            raise PlaywrightError("Execution context was destroyed, most likely because of a navigation")
+        return await read(**options)
+
+    page.aria_snapshot = snapshot  # type: ignore[method-assign]
+    if failures < 3:
+        assert driver.do("scroll [down]").observation.title == "Late"
+    else:
+        with pytest.raises(InfraError, match="changes faster than it can be read"):
+            driver.do("scroll [down]")
 
 
 def test_the_page_is_as_large_as_the_screenshot(env: WebEnv, site: str) -> None:
