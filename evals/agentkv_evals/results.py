@@ -20,10 +20,15 @@ def make_row(
     steps = result.steps
     peak = _most(steps, "peak_kv_bytes")
     options = plan.options
+    extra = episode.task.raw.get("agentkv", {})
     return {
         "episode_id": episode.episode_id,
         "task_id": episode.task.task_id,
         "suite": episode.task.suite,
+        "family": extra.get("family"),
+        "held_out": extra.get("held_out"),
+        "twin_of": extra.get("twin_of"),
+        "needle": (extra.get("needle") or {}).get("kind"),
         "policy": episode.arm.policy,
         "budget": episode.arm.budget,
         "model": options.model if plan.needs_model else None,

@@ -57,6 +57,7 @@ def summarize_arm(arm: Arm, rows: list[Row], planned: int, reference: list[Row])
         "success": won,
         "success_rate": won / planned if planned else 0.0,
         "success_ci95": list(wilson(won, planned)),
+        "groups": groups(rows),
         "outcomes": {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in Outcome},
         "early_stops": dict(Counter(early)),
         "mean_peak_kv_bytes": mean(peaks),
@@ -68,6 +69,25 @@ def summarize_arm(arm: Arm, rows: list[Row], planned: int, reference: list[Row])
         "prompt_tokens": _total(rows, "prompt_tokens"),
         "reused_tokens": _total(rows, "reused_tokens"),
         "generated_tokens": _total(rows, "generated_tokens"),
+    }
+
+
+def groups(rows: list[Row]) -> dict[str, dict[str, int]]:
+    """Successes and finished episodes of the kinds of tasks a suite tells apart; kinds it does not have are left out.
+
+    Held-out tasks are of families that no training instance comes from; a needle is a fact needed long after it was
+    seen, which a twin repeats where it is needed.
+    """
+    kinds = {
+        "held out": [row for row in rows if row.get("held_out") is True],
+        "families trained on": [row for row in rows if row.get("held_out") is False],
+        "needles": [row for row in rows if row.get("needle") and not row.get("twin_of")],
+        "twins": [row for row in rows if row.get("twin_of")],
+    }
+    return {
+        name: {"success": sum(row["success"] is True for row in some), "finished": len(some)}
+        for name, some in kinds.items()
+        if some
     }
 
 

@@ -116,6 +116,13 @@ def test_what_the_suite_gives_away(env: WebEnv) -> None:
 
 
 @pytest.mark.full
+def test_alternatives_solve_their_tasks_too(env: WebEnv) -> None:
+    others = [(task, other) for task in TASKS.values() for other in task.raw["agentkv"]["alternatives"]]
+    assert others
+    assert all(play(env, task, other) is True for task, other in others)
+
+
+@pytest.mark.full
 def test_no_task_forgives_a_wrong_step(env: WebEnv) -> None:
     assert [i for i, task in TASKS.items() if play(env, task, wrong_script(task)) is not False] == []
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentkv_envs.observe import estimate_tokens
 from agentkv_envs.sites import World, open_site
 from agentkv_envs.tasks.assemble import Spec, as_task, draw, task_json
-from agentkv_envs.tasks.draft import Draft
+from agentkv_envs.tasks.draft import Draft, Step
 from agentkv_envs.tasks.families import get
-from agentkv_envs.tasks.oracle import Distance, Env, Trace, carry_out, measure
+from agentkv_envs.tasks.oracle import Distance, Env, OracleError, Trace, carry_out, measure
 from agentkv_envs.types import Task
 
 
@@ -52,5 +52,14 @@ def record(
     planned = as_task(task_json(spec, draft, world, plan, suite=suite))
     trace = carry_out(env, planned, plan, world.seed)
     distance = measure(trace, draft.plan, draft.needle, count_tokens) if draft.needle is not None else None
-    data = task_json(spec, draft, world, trace.oracle, distance, suite=suite)
+    others = [_literal(env, planned, other, world.seed) for other in draft.alternatives]
+    data = task_json(spec, draft, world, trace.oracle, distance, suite=suite, alternatives=others)
     return Recorded(data, draft, trace, distance)
+
+
+def _literal(env: Env, task: Task, plan: Sequence[Step], seed: int) -> tuple[str, ...]:
+    """The literal actions of another plan that solves a task."""
+    trace = carry_out(env, task, [step.text for step in plan], seed)
+    if trace.score.success is not True:
+        raise OracleError(f"{task.task_id}: another plan does not solve it: {trace.score.note}")
+    return trace.oracle

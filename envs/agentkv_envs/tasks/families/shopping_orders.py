@@ -49,13 +49,21 @@ def tracking_number(draw: Draw) -> Draft:
 @family("shopping", train=False)
 def deal_order(draw: Draw) -> Draft:
     item, offer = product(draw, "product"), deal(draw)
-    plan = [
-        *see_deal(offer),
-        *to_checkout(item["name"]),
+    end = [
         type_in("Discount code", offer["code"], enter=True, uses=True),
         ship_by(draw, "Pickup"),
         click("Place Order"),
         stop(),
+    ]
+    plan = [*see_deal(offer), *to_checkout(item["name"]), *end]
+    # The code may also be looked up when the cart is full; then it is needed sooner.
+    later = [
+        *open_product(item["name"]),
+        click("Add to Cart"),
+        *see_deal(offer),
+        click("Cart (1)"),
+        click("Proceed to Checkout"),
+        *end,
     ]
     return Draft(
         "Order one {{product}} with the {{deal}} code from the Deals page. Choose Pickup.",
@@ -65,6 +73,7 @@ def deal_order(draw: Draw) -> Draft:
         tuple(plan),
         Needle("code", offer["code"], f"the {offer['label']} code is {offer['code']}.", "shopping", "/checkout/"),
         changes=True,
+        alternatives=(tuple(later),),
     )
 
 
