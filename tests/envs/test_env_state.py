@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from agentkv_envs import InfraError, Score, TaskError, WebEnv, load_suite, resolve
+from agentkv_envs.scoring.case import Case
 from agentkv_envs.scoring.functions import Sources, call
+from agentkv_envs.scoring.judges import Judges
 from agentkv_envs.scoring.shop import MagentoShop
 from agentkv_envs.scoring.state import changed_tables, same_rows, select
 from agentkv_envs.scoring.trace import matches
@@ -300,3 +302,48 @@ def test_functions_read_real_markup(env: WebEnv, site: str, page: str, text: str
 
     found = env._wait(read())
     assert found.split(" |OR| ")[0].startswith(result) if "name_list" in text else found == result
+
+
+@pytest.mark.browser
+def test_functions_on_the_embedded_sites(env: WebEnv) -> None:
+    """The same questions as on real ones, answered by the databases."""
+
+    async def ask(*texts: str) -> list[str]:
+        episode = env._running()
+        case = Case(episode, "", "fixed", Judges())
+        return [await case.call(text, episode.page()) for text in texts]
+
+    env.reset(SHOP)
+    shop = env._running().sites[0].database
+    number, sku, slug, price = shop.execute(
+        "SELECT p.id, p.sku, p.slug, p.price_cents / 100.0 FROM product p JOIN review r ON r.product_id = p.id"
+    ).fetchone()
+    stars = [row[0] for row in shop.execute("SELECT rating FROM review WHERE product_id = ?", (number,))]
+    env.reset(replace(SHOP, start_url=f"__SHOPPING__/{slug}.html"))
+    found = env._wait(
+        ask(
+            "func:shopping_get_product_price(__page__)",
+            f"func:shopping_get_product_price('{sku}')",
+            "func:shopping_get_num_reviews(__page__)",
+            "func:shopping_get_rating_as_percentage(__page__)",
+            "func:shopping_get_product_attributes(__page__, 'sku |OR| stock number')",
+        )
+    )
+    assert [float(text) for text in found[:4]] == [price, price, len(stars), round(sum(stars) / len(stars) * 20)]
+    assert found[4] == sku
+
+    visit = replace(SHOP, sites=("forum",), start_url="__FORUM__/", eval={"eval_types": []})
+    env.reset(visit)
+    forum = env._running().sites[0].database
+    post, sub, user, body, above = forum.execute(
+        "SELECT p.id, f.name, u.name, c.body, pu.name FROM comment c JOIN post p ON p.id = c.post_id"
+        " JOIN forum f ON f.id = p.forum_id JOIN user u ON u.id = c.author_id"
+        " JOIN comment parent ON parent.id = c.parent_id JOIN user pu ON pu.id = parent.author_id"
+        " WHERE NOT EXISTS (SELECT 1 FROM comment o WHERE o.post_id = c.post_id AND o.author_id = c.author_id"
+        " AND o.id != c.id) ORDER BY c.id"
+    ).fetchone()
+    env.reset(replace(visit, start_url=f"__FORUM__/f/{sub}/{post}"))
+    calls = [f"func:reddit_get_latest_comment_content_by_username(__page__, '{user}')"]
+    calls += [f"func:reddit_get_parent_comment_username_of_latest_comment_by_username(__page__, '{user}')"]
+    calls += ["func:reddit_get_latest_comment_content_by_username(__page__, 'nobody')"]
+    assert env._wait(ask(*calls)) == [body, above, ""]

@@ -12,6 +12,7 @@ from playwright.async_api import Page
 
 from agentkv_envs.episode import Episode
 from agentkv_envs.errors import InfraError
+from agentkv_envs.scoring.forum import EmbeddedForum, Forum, PostmillForum
 from agentkv_envs.scoring.functions import Sources, call
 from agentkv_envs.scoring.judges import Judges
 from agentkv_envs.scoring.shop import EmbeddedShop, MagentoShop, Shop
@@ -57,6 +58,11 @@ class Case:
         url = self.episode.urls.get("shopping")
         return MagentoShop(url) if url and self.task.external else None
 
+    def forum(self) -> Forum:
+        """Where to ask about the forum: the episode's database, or the page."""
+        database = next((site.database for site in self.episode.sites if site.name == "forum"), None)
+        return PostmillForum() if database is None else EmbeddedForum(database)
+
     async def resolve(self, url: str) -> str:
         """A target's address, with `func:` and `__last_url__` worked out."""
         if url.startswith("func:"):
@@ -65,7 +71,7 @@ class Case:
 
     async def call(self, text: str, page: Page) -> str:
         """The result of a `func:` expression."""
-        return await call(text.removeprefix("func:"), Sources(page, self.shop()), self.task.task_id)
+        return await call(text.removeprefix("func:"), Sources(page, self.shop(), self.forum()), self.task.task_id)
 
     @contextlib.asynccontextmanager
     async def page_at(self, url: str) -> AsyncIterator[Page | None]:

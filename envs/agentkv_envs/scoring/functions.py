@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from urllib.parse import urlsplit
 
 from playwright.async_api import Page
 
 from agentkv_envs.errors import TaskError
 from agentkv_envs.scoring import markup
+from agentkv_envs.scoring.forum import Forum, PostmillForum
 from agentkv_envs.scoring.shop import OrderLine, Shop
 from agentkv_envs.scoring.text import Unscored
 from agentkv_envs.tasks.calls import parse_call
@@ -18,10 +19,11 @@ from agentkv_envs.tasks.calls import parse_call
 
 @dataclass(frozen=True)
 class Sources:
-    """What the functions may read: the page being checked and the shop, where the task has one."""
+    """What the functions may read: the page being checked, the shop where the task has one, the forum."""
 
     page: Page
     shop: Shop | None
+    forum: Forum = field(default_factory=PostmillForum)
 
     def need_shop(self) -> Shop:
         """The shop; raises Unscored when the task has none."""
@@ -61,15 +63,15 @@ async def _reddit_post_url(sources: Sources, url: str) -> str:
 
 
 async def _comment(sources: Sources, user: str) -> str:
-    return (await markup.latest_comment(sources.page, user))["content"]
+    return (await sources.forum.latest_comment(sources.page, user)).content
 
 
 async def _comment_object(sources: Sources, user: str) -> str:
-    return json.dumps(await markup.latest_comment(sources.page, user), ensure_ascii=False)
+    return json.dumps(asdict(await sources.forum.latest_comment(sources.page, user)), ensure_ascii=False)
 
 
 async def _comment_parent(sources: Sources, user: str) -> str:
-    return (await markup.latest_comment(sources.page, user))["parent"]
+    return (await sources.forum.latest_comment(sources.page, user)).parent
 
 
 async def _query_text(sources: Sources, selector: str) -> str:
@@ -124,7 +126,7 @@ async def _review_count(sources: Sources, sku: str = "") -> str:
 
 
 async def _rating(sources: Sources) -> str:
-    return await markup.rating(sources.page)
+    return await sources.need_shop().rating(sources.page)
 
 
 FUNCTIONS: dict[str, Callable[..., Awaitable[str]]] = {

@@ -1,4 +1,4 @@
-/* What evaluators read off a page. Selectors are those of the benchmark's Magento shop and Postmill forum. */
+/* What evaluators read off a page. Selectors are those of the benchmark's Magento shop and Postmill forum, and of the embedded shop. */
 ({
   // Text of the first element that matches, hidden text too.
   text: selector => document.querySelector(selector)?.textContent ?? "",
@@ -21,7 +21,7 @@
   // Values of the product's details whose name holds one of the alternatives.
   attributes: wanted => {
     const terms = wanted.toLowerCase().split(" |or| ");
-    const rows = document.querySelectorAll("#productDetails_detailBullets_sections1 tr");
+    const rows = document.querySelectorAll("#productDetails_detailBullets_sections1 tr, table.specs tr");
     return [...rows]
       .filter(row => row.children.length > 1 && terms.some(t => row.children[0].innerText.toLowerCase().includes(t)))
       .map(row => row.children[1].innerText)

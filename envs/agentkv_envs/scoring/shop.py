@@ -7,6 +7,7 @@ import re
 import sqlite3
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 from playwright.async_api import Page
@@ -48,6 +49,9 @@ class Shop(Protocol):
     async def review_count(self, page: Page, sku: str) -> str:
         """Number of a product's reviews, of the one on the page when `sku` is empty."""
 
+    async def rating(self, page: Page) -> str:
+        """Stars of the product on the page, in percent."""
+
 
 class EmbeddedShop:
     """Reads the episode's database."""
@@ -81,15 +85,20 @@ class EmbeddedShop:
         )
         return [OrderLine(name, sku, int(qty), _options(size, colour)) for name, sku, qty, size, colour in rows]
 
+    def _of_product(self, expression: str, page: Page, sku: str = "") -> str:
+        """A value of the product with that number, or of the one whose page it is."""
+        slug = urlsplit(page.url).path.rpartition("/")[2].removesuffix(".html")
+        column, key = ("sku", sku) if sku else ("slug", slug)
+        return self._value(f"SELECT {expression} FROM product p WHERE p.{column} = ?", key)
+
     async def price(self, page: Page, sku: str) -> str:
-        if not sku:
-            return await markup.price(page)
-        return self._value("SELECT price_cents / 100.0 FROM product WHERE sku = ?", sku)
+        return self._of_product("p.price_cents / 100.0", page, sku)
 
     async def review_count(self, page: Page, sku: str) -> str:
-        if not sku:
-            return await markup.review_count(page)
-        return self._value("SELECT COUNT(*) FROM review r JOIN product p ON p.id = r.product_id WHERE p.sku = ?", sku)
+        return self._of_product("(SELECT COUNT(*) FROM review r WHERE r.product_id = p.id)", page, sku)
+
+    async def rating(self, page: Page) -> str:
+        return self._of_product("(SELECT ROUND(AVG(r.rating) * 20) FROM review r WHERE r.product_id = p.id)", page)
 
 
 def _options(size: str, colour: str | None) -> dict[str, str]:
@@ -156,3 +165,6 @@ class MagentoShop:
         if not sku:
             return await markup.review_count(page)
         return str(len(await self._get(f"products/{sku}/reviews")))
+
+    async def rating(self, page: Page) -> str:
+        return await markup.rating(page)
