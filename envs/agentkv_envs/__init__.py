@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agentkv_envs.actions import KINDS, action_help, format_action, parse_action
 from agentkv_envs.errors import ActionError, BrowserMissing, EnvError, InfraError, TaskError
 from agentkv_envs.grammar import action_grammar
+from agentkv_envs.options import EnvOptions
 from agentkv_envs.resolve import resolve
 from agentkv_envs.tasks import SUITES, bind, load_suite, load_task_file
 from agentkv_envs.types import DIALECTS, STYLES, Action, Element, Observation, ParsedAction, Score, StepResult, Task
@@ -25,6 +26,7 @@ __all__ = [
     "BrowserMissing",
     "Element",
     "EnvError",
+    "EnvOptions",
     "InfraError",
     "Observation",
     "ParsedAction",
