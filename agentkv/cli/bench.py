@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from agentkv.cli.bench_kernels import kernels
+
 app = typer.Typer(rich_markup_mode=None, help="Measure the runtime, without a browser.")
+app.command("kernels")(kernels)
 _option = typer.Option
 
 

@@ -41,6 +41,15 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Point:
+    """One measurement in a roofline: operations per byte moved, and 10⁹ operations per second."""
+
+    label: str
+    intensity: float
+    gflop_per_s: float
+
+
+@dataclass(frozen=True)
 class Trace:
     """One value per decoded token; the first is that after the prefill."""
 
@@ -136,6 +145,25 @@ def save_scatter(
         axes.set_xlabel(x_name)
         axes.set_ylabel(y_name)
         axes.grid(axis="y", color=_GRID, lw=0.6)
+        axes.legend(frameon=False, fontsize=9)
+
+
+def save_roofline(path: Path, points: Sequence[Point], bandwidth: float, title: str) -> None:
+    """Write points under the roof that a copy's bandwidth (10⁹ bytes per second) sets. Raises as :func:`save_plot`."""
+    with _figure(path, title, 4.2) as figure:
+        axes = figure.subplots()
+        ends = [min(p.intensity for p in points) / 2, max(p.intensity for p in points) * 2]
+        axes.plot(
+            ends, [bandwidth * x for x in ends], color=_BASELINE, label=f"a copy's bandwidth, {bandwidth:,.0f} GB/s"
+        )
+        for number, label in enumerate(dict.fromkeys(point.label for point in points)):
+            own = [(p.intensity, p.gflop_per_s) for p in points if p.label == label]
+            axes.scatter(*zip(*own, strict=True), s=16, color=_look(number)[0], alpha=0.7, lw=0, label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("operations per byte")
+        axes.set_ylabel("10⁹ operations per second")
+        axes.grid(color=_GRID, lw=0.6)
         axes.legend(frameon=False, fontsize=9)
 
 
