@@ -47,8 +47,10 @@ class ChatAgentKV(BaseChatModel):
     A call continues a session, so that only new messages are prefilled:
 
     - with `config={"configurable": {"session_id": "..."}}` (or `session_id="..."`), the session of that id; if the
-      messages do not extend it, it starts over and the metadata says `"session": "restarted"`;
-    - without one, the idle session whose messages are the longest prefix of the call's.
+      messages do not extend it, it goes back to where they part, and the metadata says `"session": "rewound"`, or
+      `"restarted"` where nothing could be reused;
+    - without one, the idle session whose messages are the longest prefix of the call's, or a copy of one that begins
+      like it.
 
     Calls of all instances that share an engine run one after the other on the engine's own thread.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentkv.cli import bench, chat, doctor, evaluate, models, runs
+from agentkv.cli import bench, chat, doctor, evaluate, models, runs, serve
 
 
 def _print_version(wanted: bool) -> None:
@@ -28,6 +28,7 @@ def _root(
     Examples:
       agentkv models pull smollm2-135m
       agentkv chat --policy conf-kv --budget 8MiB
+      agentkv serve --policy conf-kv --budget 8MiB
       agentkv eval --tasks vwa75 --policy full --policy conf-kv
       agentkv runs list
     """
@@ -36,6 +37,7 @@ def _root(
 app = typer.Typer(add_completion=True, rich_markup_mode=None)
 app.callback()(_root)
 app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
 app.command("eval")(evaluate.evaluate)
 app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")

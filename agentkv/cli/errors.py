@@ -11,6 +11,9 @@ USER_MISTAKE = 2
 
 # Packages of the extras -> the extra that brings them.
 _EXTRAS = {
+    "fastapi": "serve",
+    "sse_starlette": "serve",
+    "prometheus_client": "serve",
     "playwright": "eval",
     "starlette": "eval",
     "uvicorn": "eval",

@@ -325,3 +325,11 @@ async def test_calls_stream_asynchronously():
     async for chunk in bound.astream("Weather in Oslo?"):
         whole = chunk if whole is None else whole + chunk
     assert whole.tool_calls[0]["args"] == invoked.tool_calls[0]["args"] == {"location": "Oslo"}
+
+
+def test_what_a_grammar_forces_takes_no_forward_pass():
+    _, chat = make(OSLO)
+    chat.bind_tools([get_weather], tool_choice="any").invoke("Weather in Oslo?", session_id="forced")
+    timings = chat._host({})._sessions.by_id(chat._settings, "forced").kv.timings
+    assert timings.generated_tokens == len(OSLO) > 80
+    assert timings.forward_passes < 10, "two for the prompt, one a letter of Oslo, two for whether more follows"
