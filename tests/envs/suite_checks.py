@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentkv_envs import Action, Observation, Task, WebEnv, parse_action
+from llguidance import LLMatcher, LLTokenizer
+
+from agentkv_envs import Action, Observation, Task, WebEnv, action_grammar
 from agentkv_envs.tasks.oracle import Trace, carry_out, follow, plain
 
 COMPUTED = "required_values"
+BYTES = LLTokenizer("byte")
 
 
 def solve(env: WebEnv, task: Task, seed: int = 0) -> Trace:
@@ -30,6 +33,18 @@ def strangers(task: Task, trace: Trace) -> list[str]:
         if text and plain(text) not in known and not _computed(task, action):
             found.append(str(action))
     return found
+
+
+def ungrammatical(trace: Trace) -> list[str]:
+    """Actions that a model decoding under the page's grammar could not have written."""
+    pairs = zip(trace.actions, trace.observations, strict=False)
+    return [str(action) for action, seen in pairs if not _accepts(action_grammar(seen), str(action))]
+
+
+def _accepts(grammar: str, text: str) -> bool:
+    matcher = LLMatcher(BYTES, grammar)
+    tokens = BYTES.tokenize_str(text)
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
 
 def _said(action: Action) -> str:
@@ -69,9 +84,3 @@ def wrong_script(task: Task) -> list[str]:
         acts[needle["used_step"] - 1] = re.sub(r"\[.*\] \[", "[Quince 77] [", used)
         return [*acts, last]
     return [*acts[:-1], last]
-
-
-def kinds(script: Sequence[str]) -> list[str]:
-    """The verbs of a script."""
-    found = [parse_action(text).action for text in script]
-    return [action.kind for action in found if action is not None]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from suite_checks import play, solve, strangers, wrong_script
+from suite_checks import play, solve, strangers, ungrammatical, wrong_script
 
 from agentkv_envs import Task, WebEnv, load_suite, resolve
 from agentkv_envs.observe import estimate_tokens
@@ -30,6 +30,7 @@ def check_oracle(env: WebEnv, task: Task, count_tokens: Callable[[str], int]) ->
     assert trace.score.success is True, trace.score.note
     assert trace.oracle == task.oracle, "the oracle is what the file says"
     assert strangers(task, trace) == []
+    assert ungrammatical(trace) == []
     sizes = [count_tokens(seen.text) for seen in trace.observations]
     assert max(sizes) <= 350
     assert sum(sizes) <= 6000, "an episode with full memory must fit a window of 8192 tokens"

@@ -170,7 +170,7 @@ def letter_as_post(draw: Draw) -> Draft:
 
 def _two_posts(draw: Draw, label: str) -> tuple[tuple[Row, str], tuple[Row, str]]:
     a, b = post_with(draw, label), post_with(draw, label)
-    require(a[0]["id"] != b[0]["id"] and a[1] != b[1])
+    require(a[0]["id"] != b[0]["id"] and a[1] != b[1] and b[1] not in a[0]["body"])
     require(a[0]["title"] not in b[0]["title"] and b[0]["title"] not in a[0]["title"])
     return a, b
 
@@ -330,7 +330,7 @@ def undo_vote(draw: Draw) -> Draft:
     item = draw.one(
         SITE,
         "SELECT p.*, v.choice FROM post p JOIN post_vote v ON v.post_id = p.id JOIN forum f ON f.id = p.forum_id"
-        " WHERE f.door_word = ''",
+        " WHERE f.door_word = '' AND LENGTH(p.title) < 60",
     )
     c = post(draw)
     template = draw.choice(

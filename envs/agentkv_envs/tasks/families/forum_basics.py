@@ -109,7 +109,11 @@ def no_such_post(draw: Draw) -> Draft:
     title = item["title"].replace(item["topic"], other["topic"])
     taken = draw.rows(SITE, "SELECT 1 FROM post WHERE title = ?", title)
     words = " ".join(f'"{word}"' for word in re.findall(r"\w+", title))
-    require(not taken and not draw.rows(SITE, "SELECT 1 FROM post_search WHERE post_search MATCH ?", words))
+    require(
+        len(title) < 60
+        and not taken
+        and not draw.rows(SITE, "SELECT 1 FROM post_search WHERE post_search MATCH ?", words)
+    )
     template = draw.choice(
         (
             "Save the post '{{post}}'. If there is no post of this title, answer N/A.",
@@ -128,7 +132,9 @@ def no_such_post(draw: Draw) -> Draft:
 def locked_post(draw: Draw) -> Draft:
     """A locked post takes no comments."""
     item = draw.one(
-        SITE, "SELECT p.* FROM post p JOIN forum f ON f.id = p.forum_id WHERE p.locked AND f.door_word = ''"
+        SITE,
+        "SELECT p.* FROM post p JOIN forum f ON f.id = p.forum_id"
+        " WHERE p.locked AND LENGTH(p.title) < 60 AND f.door_word = ''",
     )
     text = draw.choice(("Thank you for this!", "I had the same trouble."))
     template = "Comment on the post '{{post}}': {{text}} Answer N/A if that is not possible."

@@ -13,9 +13,11 @@ from agentkv_envs.tasks.families.shop_parts import Row
 HOME = "__FORUM__/"
 SITE = "forum"
 ME = 1
-# Not the member's own, open to comments, and nothing has been done with it yet. The body shows without a click.
+# Not the member's own, open to comments, and nothing has been done with it yet. The body shows without a click, and a
+# title is no longer than what the grammar of actions lets be typed.
 _OPEN = (
-    f"p.author_id != {ME} AND NOT p.locked AND LENGTH(p.body) BETWEEN 1 AND 130 AND f.door_word = ''"
+    f"p.author_id != {ME} AND NOT p.locked AND LENGTH(p.body) BETWEEN 1 AND 130 AND LENGTH(p.title) < 60"
+    " AND f.door_word = ''"
     " AND p.id NOT IN (SELECT post_id FROM saved) AND p.id NOT IN (SELECT post_id FROM hidden)"
     " AND p.id NOT IN (SELECT post_id FROM post_vote)"
     f" AND NOT EXISTS (SELECT 1 FROM comment c WHERE c.post_id = p.id AND c.author_id = {ME})"

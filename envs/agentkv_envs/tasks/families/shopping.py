@@ -149,14 +149,9 @@ def lighter_of_two(draw: Draw) -> Draft:
     )
 
 
-def _others(draw: Draw, kind: str) -> list[Row]:
+def _others(draw: Draw, kind: str, where: str = "1", *args: object) -> list[Row]:
     """Two products of other kinds, to be busy with in between."""
-    found = draw.some(
-        "shopping",
-        2,
-        "SELECT * FROM product WHERE kind != ? AND stock >= 4 AND sizes = '' AND colours = '' AND colours = ''",
-        kind,
-    )
+    found = draw.some("shopping", 2, f"SELECT * FROM product WHERE {PLAIN} AND kind != ? AND {where}", kind, *args)
     require(found[0]["kind"] != found[1]["kind"])
     return found
 
@@ -164,7 +159,7 @@ def _others(draw: Draw, kind: str) -> list[Row]:
 @family("shopping")
 def warranty_by_message(draw: Draw) -> Draft:
     item = product(draw, "product", "warranty_years > 1")
-    c, d = _others(draw, item["kind"])
+    c, d = _others(draw, item["kind"], "warranty_years != ?", item["warranty_years"])
     years = f"{item['warranty_years']} years"
     template = draw.choice(
         (
