@@ -1,8 +1,9 @@
-"""Who computes an op: its torch reference or its Triton kernel. The environment variable AGENTKV_KERNELS says.
+"""Who computes an op: its torch reference or a kernel. The environment variable AGENTKV_KERNELS says.
 
-``auto`` (the default): Triton on an NVIDIA GPU, the reference elsewhere. ``reference``: always. ``triton``: wherever
-it can run, which is on a GPU, or anywhere in Triton's interpreter (TRITON_INTERPRET=1). The choice is logged once, and
-so is every reason for which a call falls back.
+``auto`` (the default): Triton on an NVIDIA GPU; elsewhere the reference, and on the CPU the C++ kernel for the
+attention of single queries. ``reference``: always. ``triton``: wherever it can run, which is on a GPU, or anywhere in
+Triton's interpreter (TRITON_INTERPRET=1). The choice is logged once, and so is every reason for which a call falls
+back.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ def uses_triton(device: torch.device) -> bool:
         ValueError: AGENTKV_KERNELS is none of the choices.
     """
     return _choose(os.environ.get(VARIABLE, "auto"), device.type, os.environ.get("TRITON_INTERPRET") == "1")
+
+
+def uses_native(device: torch.device) -> bool:
+    """Whether ops on tensors of this device run in C++ where they can. Raises ValueError as :func:`uses_triton`."""
+    return device.type == "cpu" and os.environ.get(VARIABLE, "auto") == "auto"
 
 
 @lru_cache(maxsize=32)

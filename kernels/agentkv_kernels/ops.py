@@ -1,4 +1,4 @@
-"""The ops as callers see them: each by its Triton kernel or its torch reference, as :mod:`.dispatch` decides.
+"""The ops as callers see them: each by a kernel or its torch reference, as :mod:`.dispatch` decides.
 
 Both are functions of one name and signature, in a module of one name; the reference's docstring holds for both.
 """
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentkv_kernels import attention
+from agentkv_kernels import attention, native
 from agentkv_kernels.attention import AttentionResult
 from agentkv_kernels.confidence import ConfidenceTerms
-from agentkv_kernels.dispatch import uses_triton, warn_once
+from agentkv_kernels.dispatch import uses_native, uses_triton, warn_once
 from agentkv_kernels.formats import KVFormat
 from agentkv_kernels.mixed import attention_by_format
 from agentkv_kernels.paged_kv import PagedKV
@@ -41,6 +41,18 @@ def paged_mixed_attention(
 ) -> AttentionResult:
     """See :func:`agentkv_kernels.attention.paged_mixed_attention`; heads may differ in format."""
     attend = attention_by_format if kv.head_formats is not None else attention.paged_mixed_attention
+    if uses_native(query.device) and not return_lse and native.supports(query, kv):
+        return native.attend(
+            query,
+            kv,
+            query_index,
+            scaling,
+            mass_weights,
+            softcap=softcap,
+            sinks=sinks,
+            window=window,
+            probs_of=probs_of,
+        )
     if uses_triton(query.device):
         kernel = _module("attention", query.device)
         if (lacking := kernel.unsupported(query, kv)) is None:

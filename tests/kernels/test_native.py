@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkv_kernels import KVFormat
-from agentkv_kernels.native import build, native_attention, supports
+from agentkv_kernels import KVFormat, ops, paged_mixed_attention
+from agentkv_kernels.native import attend, build, supports
 from tests.kernels import test_attention as dense
 
 needs_compiler = pytest.mark.skipif(build.library() is None, reason="there is no C++ compiler")
@@ -23,7 +23,7 @@ needs_compiler = pytest.mark.skipif(build.library() is None, reason="there is no
 def check(cache: dense.Cache, query: torch.Tensor, weights: torch.Tensor | None, probs_of: int, **options) -> None:
     assert supports(query, cache.kv)
     options = {"softcap": None, "sinks": None, "window": None, **options}
-    out, mass, probs = native_attention(
+    out, mass, probs, _ = attend(
         query, cache.kv, cache.query_index, dense.SCALING, weights, probs_of=probs_of, **options
     )
     close = dense.CLOSE[query.dtype]
@@ -149,3 +149,21 @@ def test_it_brings_no_second_openmp_runtime() -> None:
         "print(len({l.split()[-1] for l in open('/proc/self/maps') if 'omp' in l.split()[-1].rpartition('/')[2]}))"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+@needs_compiler
+@pytest.mark.parametrize(("setting", "native"), [("auto", True), ("reference", False)])
+def test_the_environment_says_who_computes(monkeypatch: pytest.MonkeyPatch, setting: str, native: bool) -> None:
+    monkeypatch.setenv("AGENTKV_KERNELS", setting)
+    cache, query = (
+        dense.random_cache(KVFormat.INT8_TOKEN, 21, 14, 1, torch.float32),
+        dense.random_query(1, torch.float32),
+    )
+    calls = []
+    monkeypatch.setattr(ops.native, "attend", lambda *a, **k: calls.append(a) or attend(*a, **k))
+    options = {"softcap": None, "sinks": None, "window": None, "probs_of": 0}
+    here = paged_mixed_attention(query, cache.kv, cache.query_index, dense.SCALING, torch.ones(1))
+    assert len(calls) == native
+    there = attend(query, cache.kv, cache.query_index, dense.SCALING, torch.ones(1), **options)
+    torch.testing.assert_close(here.out, there.out)
+    torch.testing.assert_close(here.mass, there.mass)

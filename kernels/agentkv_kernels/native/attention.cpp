@@ -217,7 +217,7 @@ void run_any(const Call& call, const Region& code, const Region& fp, int64_t dty
 extern "C" {
 
 // The arguments of PagedKV and paged_mixed_attention for one query per head; strides in elements. `mass` [H, slots] and
-// `probs` [Hq, slots] are filled where they are not null, with mass weighted by `mass_weight`.
+// `probs` [Hq, slots] are filled where they are not null, mass times the one number at `mass_weight`.
 void agentkv_attend(int64_t heads, int64_t group, int64_t dim, const void* query, int64_t dtype, float scaling,
                     const void* fp_halves, int64_t fp_page, const int32_t* fp_index, int64_t fp_part, int64_t fp_head,
                     int64_t fp_slots, const void* code_halves, int64_t code_page, const int32_t* code_index,
@@ -225,7 +225,7 @@ void agentkv_attend(int64_t heads, int64_t group, int64_t dim, const void* query
                     int64_t scale_part, int64_t scale_head, const float* channels, int64_t channel_head,
                     int64_t channel_page, const int32_t* token_index, int64_t token_head, const int32_t* query_index,
                     int64_t query_step, int64_t visible_slots, int64_t window, float softcap, const float* sinks,
-                    int64_t threads, void* out, float* mass, float mass_weight, float* probs) {
+                    int64_t threads, void* out, float* mass, const float* mass_weight, float* probs) {
   const int64_t slots = code_slots + fp_slots, q_heads = heads * group;
   static thread_local std::vector<float> buffer;
   static thread_local std::vector<Piece> pieces;
@@ -290,7 +290,7 @@ void agentkv_attend(int64_t heads, int64_t group, int64_t dim, const void* query
         const float* row = scores + q_head * slots + offset;
         const float share = factor[i * group + g];
         for (int64_t slot = all[i].begin; slot < all[i].end; ++slot) {
-          if (mass != nullptr) mass[head * slots + offset + slot] += mass_weight * share * row[slot];
+          if (mass != nullptr) mass[head * slots + offset + slot] += *mass_weight * share * row[slot];
           if (probs != nullptr) probs[q_head * slots + offset + slot] = share * row[slot];
         }
       }

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from agentkv_kernels.attention import AttentionResult
 from agentkv_kernels.formats import KVFormat
 from agentkv_kernels.native.build import library
 from agentkv_kernels.paged_kv import PagedKV
@@ -24,7 +25,7 @@ _SIGNATURE = (
     *(_POINTER, _INTEGER, _POINTER, _INTEGER, _INTEGER, _INTEGER, _INTEGER),  # the same of codes, format
     *(_POINTER, _INTEGER, _INTEGER, _POINTER, _INTEGER, _INTEGER),  # scales, scales of channels, strides
     *(_POINTER, _INTEGER, _POINTER, _INTEGER, _INTEGER, _INTEGER),  # tokens, queries, visible slots, window
-    *(_FLOAT, _POINTER, _INTEGER, _POINTER, _POINTER, _FLOAT, _POINTER),  # softcap, sinks, threads, results
+    *(_FLOAT, _POINTER, _INTEGER, _POINTER, _POINTER, _POINTER, _POINTER),  # softcap, sinks, threads, results
 )
 
 
@@ -44,6 +45,7 @@ def supports(query: Tensor, kv: PagedKV) -> bool:
     q_heads, n_queries, head_dim = query.shape
     return (
         n_queries == 1
+        and kv.head_formats is None
         and query.device.type == "cpu"
         and query.dtype in _DTYPES
         and q_heads <= _MAX_GROUP * len(kv.token_index)
@@ -54,7 +56,7 @@ def supports(query: Tensor, kv: PagedKV) -> bool:
     )
 
 
-def native_attention(
+def attend(
     query: Tensor,
     kv: PagedKV,
     query_index: Tensor,
@@ -65,8 +67,8 @@ def native_attention(
     sinks: Tensor | None,
     window: int | None,
     probs_of: int,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Output [Hq, 1, D], mass [H, slots] and probabilities [Hq, 1, slots], as the reference computes them.
+) -> AttentionResult:
+    """See :func:`agentkv_kernels.attention.paged_mixed_attention`.
 
     Sums are taken in float32, whatever the dtype. Only where :func:`supports` holds.
     """
@@ -79,6 +81,7 @@ def native_attention(
     scales, halves = _rows(kv.scales), kv.code_halves
     query_index = query_index.reshape(-1)
     sinks = None if sinks is None else sinks.float().contiguous()
+    mass_weights = None if mass_weights is None else mass_weights.float()
     channels = None if channels is None else channels.contiguous()
     out = torch.empty_like(query)
     mass = None if mass_weights is None else torch.empty(heads, slots)
@@ -91,9 +94,9 @@ def native_attention(
         *((0, 0, 0) if channels is None else (channels.data_ptr(), channels.stride(0), channels.stride(1))),
         *(tokens.data_ptr(), tokens.stride(0), query_index.data_ptr(), int(len(query_index) > 1)),
         *(kv.visible_slots, window or 0, softcap or 0.0, _pointer(sinks), torch.get_num_threads()),
-        *(out.data_ptr(), _pointer(mass), 1.0 if mass_weights is None else float(mass_weights), _pointer(probs)),
+        *(out.data_ptr(), _pointer(mass), _pointer(mass_weights), _pointer(probs)),
     )
-    return out, mass, probs
+    return AttentionResult(out, mass, probs)
 
 
 def _rows(tensor: Tensor) -> Tensor:
