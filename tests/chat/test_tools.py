@@ -149,7 +149,8 @@ def test_contradictions_are_refused():
     with pytest.raises(Unsupported, match="demands a tool call, but there are no tools"):
         chat.bind_tools([], tool_choice="any")
     with pytest.raises(Unsupported, match="two tools called 'now'"):
-        chat.bind_tools([now, now])
+        chat.bind_tools([now, {"type": "function", "function": {"name": "now", "description": "Another."}}])
+    chat.bind_tools([now, now])  # one tool, said twice
     with pytest.raises(Unsupported, match="a grammar, or tools"):
         chat.bind_tools([now], grammar='start: "a"')
     with pytest.raises(Unsupported, match="parallel_tool_calls must be true or false"):
