@@ -80,7 +80,8 @@ def problem(error: BaseException) -> Problem:
         return _problem(error.status, str(error), error.code, error.param, error.headers)
     if isinstance(error, ContextOverflow):
         more = {"prompt_tokens": error.prompt_tokens, "limit": error.limit}
-        return _problem(400, str(error), "context_length_exceeded", "messages", more=more)
+        # Clients that tell this error from others look for these words.
+        return _problem(400, f"prompt is too long: {error}", "context_length_exceeded", "messages", more=more)
     if isinstance(error, PoolExhausted):
         return _problem(503, str(error), "kv_pool_exhausted", headers=RETRY_AFTER)
     if isinstance(error, SessionFileError):

@@ -40,7 +40,8 @@ class Guard:
         if self._key is None or scope["path"] in _OPEN:
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._key):
+        sent = token.strip().encode("latin-1")  # the bytes as they came
+        if scheme.lower() == "bearer" and hmac.compare_digest(sent, self._key):
             return None
         return ApiError("a wrong or missing API key", 401, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 

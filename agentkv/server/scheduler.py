@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkv.chat.host import ChatCall, ChatHost, ChatRequest, Failed, Finished
 from agentkv.engine.reply import TokenEvent
@@ -24,6 +24,7 @@ from agentkv.server.settings import ServerSettings
 if TYPE_CHECKING:
     from agentkv.engine.engine import Engine
 
+T = TypeVar("T")
 logger = logging.getLogger("agentkv.server")
 
 
@@ -218,7 +219,6 @@ class Scheduler:
         return reserved + candidate.reserved <= (arena.pages - 1) * arena.layout.page_bytes
 
     def _start(self, running: Running) -> None:
-        self.host.make_room(running.answer)
         self._running.append(running)
         self._attempt(running, running.start)
 
@@ -240,8 +240,9 @@ class Scheduler:
     def _decode(self, together: Sequence[Running]) -> None:
         while together:
             started = time.perf_counter()
+            compute = partial(self.host.engine.compute_last, [running.kv for running in together])
             try:
-                logits = self.host.engine.compute_last([running.kv for running in together])
+                logits = self._with_room(compute)
             except PoolExhausted as full:  # the others can go on without the newest
                 self._fail(together[-1], full)
                 together = together[:-1]
@@ -257,10 +258,23 @@ class Scheduler:
     def _compute(self, running: Running) -> None:
         self._attempt(running, partial(running.compute_chunk, self.host.engine, self.settings.prefill_chunk))
 
+    def _with_room(self, act: Callable[[], T]) -> T:
+        """Do what may find the pool full; then close idle sessions, least recently used first, and do it again.
+
+        An engine that spills has moved them already. Raises PoolExhausted when none is left.
+        """
+        while True:
+            try:
+                return act()
+            except PoolExhausted:
+                if self.host.engine.spill_to is not None or not self.host.sessions.close_oldest():
+                    raise
+                self.metrics.sessions_evicted.inc()
+
     def _attempt(self, running: Running, act: Callable[[], TokenEvent | None]) -> None:
         """Do something for one call; what it raises ends that call only."""
         try:
-            event = act()
+            event = self._with_room(act)
             if event is not None:
                 running.pass_on(event)
         except BaseException as error:

@@ -89,7 +89,7 @@ def serving(engine: Engine, folder: Path, **settings: Any) -> Iterator[Running]:
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     key = scheduler.settings.api_key
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    headers = {} if key is None else {"Authorization": f"Bearer {key}".encode()}
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
             assert scheduler._ready.wait(60)
