@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -61,6 +62,8 @@ def serve(
         max_tokens=max_tokens,
         prefill_chunk=prefill_chunk,
     )
+    # uvicorn ends replies and passes the signal on; by default the process would then be gone without cleaning up.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with SpillFolder(spill) as place:
         run(
             settings,
