@@ -1,18 +1,10 @@
-"""What the benches share: the grid of policies and budgets, the progress bar, and how rows are printed."""
+"""What the benches of policies share: the grid of policies and budgets, and what a comparison needs."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress
-from rich.table import Table
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol, cast, get_args
 
 from agentkv import policies as kv_policies
 from agentkv.cache.controller import Prefill
@@ -29,7 +21,6 @@ PREFILLS: tuple[str, ...] = get_args(Prefill)
 """How a prompt enters the cache: chunk by chunk inside the budget, or all of it before anything is dropped."""
 UNEQUAL = 0.05
 """Rows of one budget whose bytes differ by more than this share are not a comparison at equal bytes."""
-_TABLE_WIDTH = 120
 
 
 class Row(Protocol):
@@ -90,36 +81,6 @@ def check_room(engine: Engine, arms: Sequence[Arm], tokens: int, hint: str, pref
         if tokens > limit:
             what = "the model's window" if limit == engine.context_window else arm.label
             raise ContextOverflow(tokens, limit, hint, what)
-
-
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal; yields the function that moves it by one."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task(what, total=total)
-        yield lambda: progress.advance(bar)
-
-
-def print_row(row: Any) -> None:
-    """One JSON object on a line of its own."""
-    print(json.dumps(asdict(row)), flush=True)
-
-
-def new_table(title: str, texts: Sequence[str], numbers: Sequence[str]) -> Table:
-    """A table of left-aligned columns, then right-aligned ones."""
-    table = Table(title=escape(title), title_justify="left", caption_justify="left")
-    for heading in texts:
-        table.add_column(heading)
-    for heading in numbers:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def print_table(table: Table) -> None:
-    """On standard output, wide enough also in a pipe."""
-    console = Console()
-    console.width = max(console.width, _TABLE_WIDTH)
-    console.print(table)
 
 
 def unequal_bytes(rows: Sequence[Row], where: str = "") -> list[str]:

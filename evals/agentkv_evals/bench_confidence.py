@@ -18,7 +18,8 @@ from torch import Tensor
 
 from agentkv.engine import Engine, Session
 from agentkv.policies.confidence import confidence
-from agentkv_evals.bench_common import check_room, new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_common import check_room
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import check_plot_file, save_scatter
 from agentkv_evals.bench_text import Window, cut_windows, encode, leading_ids, read_text
 from agentkv_evals.errors import EvalError

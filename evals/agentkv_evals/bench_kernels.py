@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from agentkv.engine.loading import as_device
-from agentkv_evals.bench_common import new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Point, check_plot_file, save_roofline
 from agentkv_evals.errors import EvalError
 from agentkv_evals.kernel_cases import Shape, Timed, attention_ops, other_ops

@@ -22,7 +22,8 @@ from agentkv.engine import Engine, SamplingParams
 from agentkv.engine.loading import no_progress_bar
 from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
-from agentkv_evals.bench_common import every_arm, mib, new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_common import every_arm, mib
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Curve, check_plot_file, save_curves
 from agentkv_evals.plan import Arm
 

@@ -19,18 +19,8 @@ from torch import Tensor
 
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
-from agentkv_evals.bench_common import (
-    check_prefill,
-    check_room,
-    grid,
-    mib,
-    new_table,
-    open_session,
-    print_row,
-    print_table,
-    progress_bar,
-    unequal_bytes,
-)
+from agentkv_evals.bench_common import check_prefill, check_room, grid, mib, open_session, unequal_bytes
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
 from agentkv_evals.bench_text import Window, cut_windows, encode, leading_ids, read_text
 from agentkv_evals.errors import EvalError

@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 
 from agentkv.engine import Engine, Session
-from agentkv_evals.bench_common import check_room, grid, mib, new_table, print_row, print_table, progress_bar
+from agentkv_evals.bench_common import check_room, grid, mib
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Curve, check_plot_file, save_curves
 from agentkv_evals.errors import EvalError
 from agentkv_evals.plan import REFERENCE_POLICY, Arm

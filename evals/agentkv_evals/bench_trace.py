@@ -11,16 +11,8 @@ from pathlib import Path
 from statistics import fmean
 
 from agentkv.engine import Engine, SamplingParams
-from agentkv_evals.bench_common import (
-    MIB,
-    check_room,
-    every_arm,
-    mib,
-    new_table,
-    print_row,
-    print_table,
-    progress_bar,
-)
+from agentkv_evals.bench_common import MIB, check_room, every_arm, mib
+from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Trace, check_plot_file, save_traces
 from agentkv_evals.bench_text import encode, leading_ids, read_text
 from agentkv_evals.errors import EvalError
