@@ -91,6 +91,7 @@ class LeanDecoder:
         config = model.config
         check_supported(model, weights)
         make = _quantized if weights == "int8" else _shared
+        self.weights = weights
         self.most_rows = INT8_ROWS if weights == "int8" else 8
         self._layout = layout
         self._q_heads: int = config.num_attention_heads
@@ -151,12 +152,17 @@ def check_supported(model: PreTrainedModel, weights: str) -> None:
         raise Unsupported(f"the lean decode step knows {', '.join(FAMILIES)}, not {config.model_type}")
     if config.hidden_act not in ("silu", "swish"):
         raise Unsupported(f"the lean decode step knows gated SiLU, not {config.hidden_act}")
-    if weights == "int8" and (model.dtype is not torch.bfloat16 or model.device.type != "cpu"):
+    if weights == "int8" and not takes_int8(model):
         raise Unsupported(f"int8 weights need a bfloat16 model on the CPU, not {model.dtype} on {model.device}")
     rotated = model.model.rotary_emb.inv_freq.shape[0] * 2
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if rotated != head_dim:
         raise Unsupported("the lean decode step rotates whole heads")
+
+
+def takes_int8(model: PreTrainedModel) -> bool:
+    """Whether torch multiplies int8 weights fast for a model of this dtype on this device."""
+    return model.dtype is torch.bfloat16 and model.device.type == "cpu"
 
 
 def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Layer:

@@ -20,6 +20,7 @@ from agentkv.cache.budget import BudgetLike
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
 from agentkv.cache.formats import KVFormat
+from agentkv.cache.lean import takes_int8
 from agentkv.cache.rotary import Rotary
 from agentkv.cache.step import Step
 from agentkv.engine.batch import decode_batch, generate_batch
@@ -35,7 +36,7 @@ from agentkv.engine.session import Roles, Session
 from agentkv.engine.spill import SessionPool
 from agentkv.engine.text import check_tokens, segment_ends
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv.models import resolve_model
+from agentkv.models import EMBEDDED, resolve_model
 from agentkv.policies import Policy, build
 from agentkv.policies.rules import ModelFacts
 
@@ -109,6 +110,8 @@ class Engine:
             UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
         """
         loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
+        if weights == "auto" and model in EMBEDDED and EMBEDDED[model].int8_weights and takes_int8(loaded):
+            weights = "int8"
         return cls(loaded, tokenizer, model, kv_pool, spill, weights)
 
     @classmethod
@@ -255,6 +258,11 @@ class Engine:
             SessionFileError: the file cannot be written; the session is as it was.
         """
         self._pool.spill(session, to)
+
+    @property
+    def decode_weights(self) -> str:
+        """What decode steps are computed with: "model" or "int8"."""
+        return self._paged.lean.weights if self._paged.lean is not None else "model"
 
     @property
     def spill_to(self) -> str | Path | None:

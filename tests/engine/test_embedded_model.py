@@ -37,10 +37,11 @@ def test_float32_equals_generate_token_for_token_for_every_policy() -> None:
     assert engine.arena.used_pages == 0
 
 
-def test_bfloat16_logits_are_as_exact_as_those_of_transformers() -> None:
+@pytest.mark.parametrize(("weights", "times", "most"), [("model", 1.5, 0.003), ("int8", 8.0, 0.01)])
+def test_bfloat16_logits_are_as_exact_as_those_of_transformers(weights: str, times: float, most: float) -> None:
     """Stated tolerance: over a prompt and decoded tokens, the mean KL divergence from float32 is at most 1.5 times
-    that of transformers in bfloat16, and below 0.003."""
-    engine = Engine.load(NAME, dtype="bfloat16", kv_pool="256MiB")
+    that of transformers in bfloat16, and below 0.003; with int8 weights 8 times, and below 0.01."""
+    engine = Engine.load(NAME, dtype="bfloat16", kv_pool="256MiB", weights=weights)
     prompt = prompt_ids(engine.tokenizer)
     text = engine.tokenizer(" First, flour: it is the body of the bread. Second, water and yeast, which make it rise.")
     ids = prompt + text["input_ids"]
@@ -53,8 +54,8 @@ def test_bfloat16_logits_are_as_exact_as_those_of_transformers() -> None:
     turns = [prompt, *([token] for token in ids[len(prompt) :])]
     ours = torch.stack([logits_after(engine, session, turn).float() for turn in turns]).log_softmax(-1)
     our_kl, their_kl = ((exact.exp() * (exact - other)).sum(-1).mean() for other in (ours, theirs))
-    assert float(our_kl) <= 1.5 * float(their_kl)
-    assert float(our_kl) < 0.003
+    assert float(our_kl) <= times * float(their_kl)
+    assert float(our_kl) < most
 
 
 def test_a_long_session_stays_inside_its_budget() -> None:
