@@ -12,7 +12,7 @@ from torch import Tensor
 from agentkv.cache.step import Step
 from agentkv.cache.store import KVStore
 from agentkv.cache.views import JointViews, joint_views
-from agentkv_kernels import AttentionResult, KVFormat, paged_mixed_attention
+from agentkv_kernels import AttentionResult, KVFormat, append_kv, paged_mixed_attention
 
 _PADDING = 2
 """A session joins others whose heads hold at most so many times its slots: padding is read like any slot."""
@@ -148,7 +148,7 @@ class ForwardPass:
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
         """Store a layer's new keys and values, each [B, H, n, D] in the model's dtype."""
         rows = self.steps[0].store.fp.rows
-        rows.index_copy_(0, self._rows[layer], torch.stack((key, value), dim=1).view(-1, rows.shape[-1]))
+        append_kv(key, value, rows, self._rows[layer])
         for place, step in enumerate(self.steps):
             step.note_created(layer, key[place])
 

@@ -79,7 +79,7 @@ class KernelRow:
     """One op.
 
     Attributes:
-        impl: "triton", "reference" or "sdpa"; of the op "copy", "torch".
+        impl: "triton", "native" (C++ on the CPU), "reference" or "sdpa"; of the op "copy", "torch".
         format: of the quantised slots; "FP" if there are none.
         coded: percentage of the slots that is quantised.
         bytes: that must be moved, each counted once.
@@ -247,9 +247,9 @@ def _points(rows: Sequence[KernelRow]) -> list[Point]:
 
 def _print_table(rows: Sequence[KernelRow], device: torch.device, dtype: torch.dtype, options: KernelOptions) -> None:
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
-    ours = "Triton" if uses_triton(device) else "the torch reference"
+    ours = " and ".join(dict.fromkeys(row.impl for row in rows[1:] if row.impl != "sdpa"))
     table = new_table(
-        f"kernels by {ours}, {where}, {dtype}, {options.kv_heads} KV heads of {options.head_dim}, "
+        f"kernels, {ours}, {where}, {dtype}, {options.kv_heads} KV heads of {options.head_dim}, "
         f"copy {rows[0].gb_per_s:.1f} GB/s, load {os.getloadavg()[0]:.1f}",
         ("op", "format"),
         ("batch", "slots", "group", "µs", "GB/s", "of copy", "sdpa/this", "max error"),

@@ -17,9 +17,11 @@ from agentkv_kernels import (
     confidence_terms,
     demote,
     ema_mass,
+    native,
     paged_mixed_attention,
 )
 from agentkv_kernels.attention import paged_mixed_attention as reference_attention
+from agentkv_kernels.dispatch import uses_native
 
 PAGE = 16
 VOCABULARY = 151_936
@@ -89,6 +91,7 @@ class Timed:
     """One op on tensors.
 
     Attributes:
+        impl: "triton", "native" (C++ on the CPU), "reference" or "sdpa".
         bytes: that must be moved, each counted once.
         flops: 0 where nothing is multiplied to speak of.
         check: the largest error relative to the largest number, against float64; None where there is no such check.
@@ -139,6 +142,8 @@ def attention_ops(shape: Shape, impl: str, sdpa: bool) -> Iterator[Timed]:
     scaling = shape.head_dim**-0.5
     weights = torch.ones(1, device=shape.device)
     name = shape.fmt.name if shape.code_slots else KVFormat.FP.name
+    if uses_native(shape.device) and native.supports(query, kv):
+        impl = "native"
 
     def exact() -> AttentionResult:
         return reference_attention(query.double(), replace(kv, fp_halves=kv.fp_halves.double()), at, scaling, weights)

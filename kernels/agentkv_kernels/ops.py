@@ -6,6 +6,7 @@ Both are functions of one name and signature, in a module of one name; the refer
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +24,10 @@ from agentkv_kernels.paged_kv import PagedKV
 
 def _module(name: str, device: torch.device) -> Any:
     """Where the op is computed."""
-    return import_module(f"agentkv_kernels.triton.{name}" if uses_triton(device) else f"agentkv_kernels.{name}")
+    return _imported(f"agentkv_kernels.triton.{name}" if uses_triton(device) else f"agentkv_kernels.{name}")
+
+
+_imported = lru_cache(maxsize=None)(import_module)
 
 
 def paged_mixed_attention(

@@ -28,7 +28,7 @@ def append_kv(
     Args:
         key, value: [B, H, n, D] in the model's dtype.
         rows: of the arena in ``fmt``, [rows, D].
-        targets: [B, 2, H, n] int64, K at 0 and V at 1.
+        targets: [B, 2, H, n] int64, or flat; K at 0 and V at 1.
         fmt: FP, or a format with a scale per token.
         scales, scale_at: where the scales go, float32 and [B, 2, H, n] int64; only if quantised.
     """

@@ -15,6 +15,7 @@ from tests.kernels.paged_cases import CODED, random_case
 
 triton_attention, blocks = fast("attention"), fast("blocks")
 CPU = torch.device("cpu")
+interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here, not interpreted")
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,7 @@ def attended(monkeypatch, case) -> str:
     return ran[0]
 
 
+@interpreted
 def test_attention_goes_where_the_variable_says(monkeypatch, caplog) -> None:
     same, different = random_case([(20, 9)], CODED[:1]), random_case([(20, 9)] * 2, CODED[:2])
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -88,6 +90,7 @@ def test_attention_goes_where_the_variable_says(monkeypatch, caplog) -> None:
                 assert attended(patched, case) == implementation
 
 
+@interpreted
 def test_what_triton_does_not_support_falls_back_with_one_warning(monkeypatch, caplog) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("AGENTKV_KERNELS", "triton")
