@@ -112,8 +112,9 @@ class Sampler:
 
     def _distribution(self, logits: Tensor) -> Tensor:
         params = self._params
-        # The largest logit becomes zero, so that no temperature, however small, overflows.
-        logits = (logits - logits.max()) / max(params.temperature, 1e-6)
+        # The largest logit becomes zero, so that no temperature, however small, overflows. Nor may it be infinite in
+        # float32: what must not come would be −inf / inf.
+        logits = (logits - logits.max()) / min(max(params.temperature, 1e-6), 1e6)
         if 0 < params.top_k < len(logits):
             logits = logits.masked_fill(logits < logits.topk(params.top_k).values[-1], float("-inf"))
         probs = torch.softmax(logits, dim=-1)

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from agentkv.chat.host import ChatCall
 from agentkv.chat.turns import with_tools
@@ -49,7 +50,7 @@ def create_app(scheduler: Scheduler) -> FastAPI:
     app.add_middleware(Guard, settings=scheduler.settings)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _query_error)
-    for kind in (AgentKVError, ClientGone, Exception):
+    for kind in (AgentKVError, ClientGone, ClientDisconnect, Exception):
         app.add_exception_handler(kind, _error)
     for method, path, endpoint in (
         ("POST", "/v1/chat/completions", service.chat),
@@ -84,7 +85,7 @@ async def _query_error(request: Request, error: Exception) -> Response:
 
 
 async def _error(request: Request, error: Exception) -> Response:
-    if isinstance(error, ClientGone):
+    if isinstance(error, ClientGone | ClientDisconnect):
         return Response(status_code=_CLIENT_GONE)
     log_bug(error)
     return problem(error).response()
@@ -104,8 +105,9 @@ class Service:
         """Answer a conversation, as a whole or as a stream of events."""
         body = await self._body(request, ChatBody)
         header = request.headers.get("x-session-id")
-        asked = await asyncio.to_thread(chat_request, body, header, self._settings)
         self._check_ready()
+        window = self._scheduler.host.engine.context_window
+        asked = await asyncio.to_thread(chat_request, body, header, self._settings, window)
         inbox = Inbox()
         call = self._scheduler.enqueue(asked, inbox.put)
         usage = bool(body.stream_options and body.stream_options.include_usage)

@@ -22,11 +22,13 @@ from agentkv.tools.calls import parse_arguments
 _SEEDS = 2**63
 
 
-def chat_request(body: ChatBody, header: str | None, settings: ServerSettings) -> ChatRequest:
+def chat_request(body: ChatBody, header: str | None, settings: ServerSettings, window: int) -> ChatRequest:
     """The call that a body asks for.
 
     Args:
         header: the session id of the X-Session-Id header.
+        window: of the model. No reply is longer: a session may outlive it, and a reply that repeats itself for ever
+            must end.
 
     Raises:
         ApiError: another model, or a session id that is none.
@@ -37,7 +39,7 @@ def chat_request(body: ChatBody, header: str | None, settings: ServerSettings) -
     return ChatRequest(
         turns=turns_of(body.messages),
         settings=settings.kv,
-        params=_params(body, form, settings),
+        params=_params(body, form, settings, window),
         session_id=session_id(body, header),
         form=form,
         max_anonymous=settings.max_anonymous,
@@ -100,11 +102,11 @@ def _arguments(call: Call) -> Mapping[str, Any]:
     return parse_arguments(call.function.name, call.function.arguments)
 
 
-def _params(body: ChatBody, form: ReplyForm, settings: ServerSettings) -> SamplingParams:
+def _params(body: ChatBody, form: ReplyForm, settings: ServerSettings, window: int) -> SamplingParams:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     return SamplingParams(
-        max_tokens=settings.max_tokens if limit is None else limit,
+        max_tokens=min(settings.max_tokens if limit is None else limit, window),
         temperature=settings.temperature if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         top_k=body.top_k or 0,

@@ -42,7 +42,7 @@ def test_a_seed_repeats_and_no_seed_does_not() -> None:
     assert free[0] != free[1]
 
 
-@given(temperature=st.floats(0, 5), top_k=st.integers(0, 6), top_p=st.floats(0.01, 1.0))
+@given(temperature=st.floats(0, 5) | st.just(1e308), top_k=st.integers(0, 6), top_p=st.floats(0.01, 1.0))
 def test_forbidden_tokens_are_never_drawn(temperature: float, top_k: int, top_p: float) -> None:
     masked = torch.tensor([float("-inf"), 1.0, float("-inf"), 0.5, float("-inf")])
     params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=0)

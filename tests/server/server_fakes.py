@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +65,16 @@ class Running:
     scheduler: Scheduler
     engine: Engine
     http: httpx.Client
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def tasks(self) -> int:
+        """How many the server's event loop has."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks())
+
+        return asyncio.run_coroutine_threadsafe(count(), self.loop).result(10)
 
     def ask(self, content: str | None = None, **fields: Any) -> dict[str, Any]:
         """A whole reply to one message, or to `messages`."""
@@ -85,7 +97,13 @@ def serving(engine: Engine, folder: Path, **settings: Any) -> Iterator[Running]:
     scheduler = Scheduler(ServerSettings(model="tiny", sessions_folder=folder, **settings), lambda: engine)
     config = uvicorn.Config(create_app(scheduler), log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    loops: queue.SimpleQueue[asyncio.AbstractEventLoop] = queue.SimpleQueue()
+
+    async def run() -> None:
+        loops.put(asyncio.get_running_loop())
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     key = scheduler.settings.api_key
@@ -93,7 +111,7 @@ def serving(engine: Engine, folder: Path, **settings: Any) -> Iterator[Running]:
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
             assert scheduler._ready.wait(60)
-            yield Running(url, scheduler, engine, http)
+            yield Running(url, scheduler, engine, http, loops.get(timeout=60))
     finally:
         server.should_exit = True
         thread.join(20)

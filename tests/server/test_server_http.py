@@ -120,6 +120,13 @@ def test_bodies_that_are_none(server: Running, content: bytes, kind: str, status
     assert reply.json()["error"]["message"]
 
 
+def test_a_reply_is_no_longer_than_the_window(tmp_path: Path) -> None:
+    """Under a policy that outlives the window it might go on for ever."""
+    with serving(tiny_engine(window=256), tmp_path, policy="streaming-llm", budget=64) as server:
+        usage = chat(server, max_tokens=10**30, response_format={"type": "json_object"}).json()["usage"]
+        assert usage["completion_tokens"] <= 256
+
+
 def test_tokenize(server: Running) -> None:
     tokens = server.http.post("/tokenize", json={"text": "abc"}).json()
     assert tokens["count"] == len(tokens["tokens"]) == 3
