@@ -199,8 +199,10 @@ async def watch(http: httpx.AsyncClient, most: dict[str, float]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def faults(url: str, sessions: int, turns: int, tokens: int, leave: float, seed: int) -> dict[str, Any]:
-    """Everything at once; raises AssertionError at whatever should not be."""
+async def faults(
+    url: str, sessions: int, turns: int, tokens: int, leave: float, seed: int, wrong: bool = True
+) -> dict[str, Any]:
+    """Everything at once, wrong requests included if `wrong`; raises AssertionError at whatever should not be."""
     talkers = [Talker(number, number % 2 == 0, random.Random(seed + number)) for number in range(sessions)]
     refused: Counter[int] = Counter()
     most: dict[str, float] = {}
@@ -209,9 +211,8 @@ async def faults(url: str, sessions: int, turns: int, tokens: int, leave: float,
         window = (await http.get("/v1/models")).json()["data"][0]["max_model_len"]
         started = time.perf_counter()
         watching = asyncio.create_task(watch(http, most))
-        await asyncio.gather(
-            probe(http, window, refused), *(talker.talk(http, turns, tokens, leave) for talker in talkers)
-        )
+        probes = [probe(http, window, refused)] if wrong else []
+        await asyncio.gather(*probes, *(talker.talk(http, turns, tokens, leave) for talker in talkers))
         seconds = time.perf_counter() - started
         watching.cancel()
         while await metric(http, "agentkv_running") + await metric(http, "agentkv_queue_depth"):
