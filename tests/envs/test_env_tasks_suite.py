@@ -71,7 +71,7 @@ def test_twins() -> None:
     for name, extra in twins.items():
         original = EXTRA[extra["twin_of"]]
         assert extra["oracle"] == original["oracle"], name
-        assert extra["reminder"]["text"]
+        assert 10 < len(extra["reminder"]["text"]) <= 150, "an alert is cut at 160 characters"
         assert original["reminder"] is None
 
 

@@ -22,8 +22,11 @@ class Reminder:
 
 
 def remind(app: ASGIApp, reminder: Reminder) -> ASGIApp:
-    """The application with the note on its pages; other answers pass unchanged."""
-    note = f'<p class="reminder">Note: {html.escape(reminder.text)}</p>'.encode()
+    """The application with the note on its pages; other answers pass unchanged.
+
+    As a status the note is among the page's alerts, which no observation cuts short.
+    """
+    note = f'<p class="reminder" role="status">Note: {html.escape(reminder.text)}</p>'.encode()
 
     async def reminded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _matches(scope, reminder.path):

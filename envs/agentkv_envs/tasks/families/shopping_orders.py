@@ -180,7 +180,7 @@ def thanks_order(draw: Draw) -> Draft:
         (HOME,),
         pages(*ordered(item["name"], code=code, shipping_method="Express")),
         tuple(plan),
-        Needle("code", code, f"the thank-you code of your newest order is {code}.", "shopping", "/checkout/"),
+        Needle("code", code, f"the thank-you code is {code}.", "shopping", "/checkout/"),
         changes=True,
     )
 
