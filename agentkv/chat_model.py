@@ -79,6 +79,8 @@ class ChatAgentKV(BaseChatModel):
     is closed, and computed anew when it comes back."""
     dtype: str = Field(default_factory=from_env("AGENTKV_DTYPE", default="auto"))
     device: str = Field(default_factory=from_env("AGENTKV_DEVICE", default="cpu"))
+    weights: str = Field(default_factory=from_env("AGENTKV_WEIGHTS", default="auto"))
+    """Of decode steps: "model", "int8" (faster on a CPU), or "auto": int8 for models it was measured on."""
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
@@ -354,7 +356,12 @@ class ChatAgentKV(BaseChatModel):
             from agentkv.engine import Engine
 
             engine = Engine.shared(
-                model, dtype=self.dtype, device=self.device, kv_pool=self.kv_pool, spill=self.kv_spill
+                model,
+                dtype=self.dtype,
+                device=self.device,
+                kv_pool=self.kv_pool,
+                spill=self.kv_spill,
+                weights=self.weights,
             )
             self._hosts[model] = host_of(engine)
         return self._hosts[model]
@@ -387,7 +394,7 @@ class ChatAgentKV(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         """Everything that changes replies: a response cache must not answer across policies or budgets."""
         kv = ("kv_policy", "kv_budget", "kv_options")
-        names = ("model", "dtype", "device", *kv, *_SAMPLING, "stop", "tool_call_bias")
+        names = ("model", "dtype", "device", "weights", *kv, *_SAMPLING, "stop", "tool_call_bias")
         return {name: getattr(self, name) for name in names}
 
     @classmethod

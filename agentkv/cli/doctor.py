@@ -29,6 +29,7 @@ def doctor(
     model: Annotated[str, typer.Option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    weights: Annotated[str, typer.Option(help="Of decode steps: model, int8 or auto.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Check versions, browser and model, and compare the model on pages with plain transformers.
@@ -40,7 +41,7 @@ def doctor(
       agentkv doctor --model smollm2-135m
     """
     findings = []
-    for finding in _examine(model, dtype, device):
+    for finding in _examine(model, dtype, device, weights):
         findings.append(finding)
         if as_json:
             typer.echo(json.dumps({"topic": finding.topic, "text": finding.text, "ok": finding.ok}))
@@ -50,7 +51,7 @@ def doctor(
     raise typer.Exit(1 if any(finding.ok is False for finding in findings) else 0)
 
 
-def _examine(model: str, dtype: str, device: str) -> Iterator[Finding]:
+def _examine(model: str, dtype: str, device: str, weights: str) -> Iterator[Finding]:
     yield Finding("versions", ", ".join(_versions()))
     yield Finding("devices", _devices())
     yield _browser()
@@ -58,9 +59,9 @@ def _examine(model: str, dtype: str, device: str) -> Iterator[Finding]:
     from agentkv.engine.self_check import compare_with_transformers
     from agentkv.models import resolve_model
 
-    engine = Engine.load(model, dtype=dtype, device=device)
+    engine = Engine.load(model, dtype=dtype, device=device, weights=weights)
     yield Finding("model", f"{model}: {_shape(engine)}", True)
-    yield Finding("runs on", f"{engine.device}; kernels: torch reference")
+    yield Finding("runs on", f"{engine.device}; kernels: torch reference; decode steps: {_decoding(engine)}")
     yield Finding("beyond it", _beyond_window(engine))
     yield from _quantising(engine)
     yield from _memory(engine)
@@ -83,6 +84,10 @@ def _shape(engine: Engine) -> str:
     if sliding:
         text += f", {len(sliding)} layers slide within {max(sliding)} tokens"
     return text
+
+
+def _decoding(engine: Engine) -> str:
+    return "int8 weights" if engine.decode_weights == "int8" else "the model's own weights"
 
 
 def _beyond_window(engine: Engine) -> str:

@@ -29,6 +29,7 @@ def evaluate(
         str, _option(help="append: keep all pages in context; official: the current one.")
     ] = EvalOptions.history,
     dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = EvalOptions.dtype,
+    weights: Annotated[str, _option(help="Of decode steps: model, int8 or auto.")] = EvalOptions.weights,
     step_timeout: Annotated[
         float, _option(help="Seconds after which a hung page ends its episode.")
     ] = EvalOptions.step_timeout_s,
@@ -73,6 +74,7 @@ def evaluate(
         style=style,
         history=history,
         dtype=dtype,
+        weights=weights,
         json=as_json,
         fresh=fresh,
         retry_errors=retry_errors,

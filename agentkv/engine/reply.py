@@ -50,7 +50,7 @@ class TokenEvent:
         token_ids: what was added to the ledger: the sampled token and those a grammar forced after it.
         text: text that became certain with it; what may yet become a stop string is held back.
         finish_reason: "stop", "length", "cancelled" or "context_full" on the last event, None before.
-        confidence: of the model in the sampled token, where the policy asks for it.
+        confidence: of the model in the sampled token, where the session measures it.
         logprobs: of each of the tokens, where the sampling parameters ask for them.
     """
 
@@ -62,12 +62,12 @@ class TokenEvent:
 
 
 def conclude_step(session: Session, logits: Tensor, outcome: Callable[[Tensor], Tensor]) -> tuple[float, float | None]:
-    """What is taken from a token's logits [V]: a scalar, and the model's confidence where the policy asks for it.
+    """What is taken from a token's logits [V]: a scalar, and the model's confidence where the session measures it.
 
     The confidence is measured before `outcome` sees the logits, which may mask them, and is booked for the next token.
     Both reach the host in one copy; a float64 holds every token id exactly.
     """
-    if not session.policy.needs_confidence:
+    if not session.measures_confidence:
         return float(outcome(logits)), None
     measured = confidence(logits).double()
     number, certainty = torch.stack((outcome(logits).double(), measured)).tolist()

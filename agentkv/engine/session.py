@@ -84,6 +84,8 @@ class Session:
         exempt: layers whose slots are never quantised.
         timings: of the newest call.
         checkpoints: those it can go back to.
+        measures_confidence: whether :meth:`Engine.generate` measures the model's confidence in every token; by default
+            if the policy asks for it.
         spilled_copy: its slots while they are not in the page pool.
         moving: held while slots go to or come from a spilled copy, and while a call takes the session.
 
@@ -121,6 +123,7 @@ class Session:
         self.checkpoints = Checkpoints(checkpoints)
         self.ledger: list[int] = []
         self.timings = Timings()
+        self.measures_confidence = policy.needs_confidence
         self.last_used = 0
         self.spilled_copy: SpilledCopy | None = None
         self.moving = threading.Lock()
@@ -192,6 +195,14 @@ class Session:
         """Take over another session's content; this one must be empty. Raises PoolExhausted, leaving it empty."""
         self.cache.load(state)
         self.ledger = list(ledger)
+
+    def adopt_ledger(self, other: Session) -> None:
+        """Take over another session's tokens and none of its cache: the next call computes them, under this session's
+        policy and budget. This one must be empty, and is to be closed if it cannot; raises as :meth:`check_room`.
+        """
+        self.cache.facts.spans = list(other.cache.facts.spans)
+        self.check_room(len(other.ledger))
+        self.ledger = list(other.ledger)
 
     # --- going back ----------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def default_backends(plan: EvalPlan) -> Backends:
         from agentkv.engine import Engine
 
         _leave_a_core_to_the_browser()
-        engine = Engine.shared(options.model, dtype=options.dtype)
+        engine = Engine.shared(options.model, dtype=options.dtype, weights=options.weights)
         # A budget that is too small for the policy is found out here, not after the first page.
         engine.open_session(arm.policy, arm.budget).close()
         return ChatAgentKV.from_engine(

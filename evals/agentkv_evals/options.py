@@ -48,6 +48,7 @@ class EvalOptions:
     style: str = "label-first"
     history: str = "append"
     dtype: str = "auto"
+    weights: str = "auto"
     json: bool = False
     fresh: bool = False
     retry_errors: bool = False

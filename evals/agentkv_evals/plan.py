@@ -75,6 +75,7 @@ class EvalPlan:
             "agent": options.agent,
             "model": options.model if self.needs_model else None,
             "dtype": options.dtype if self.needs_model else None,
+            "weights": options.weights if self.needs_model else None,
             "arms": [[arm.policy, arm.budget] for arm in self.arms],
             "tasks": [[task.task_id, _digest(task.raw)] for task in self.tasks],
             "seed": options.seed,

@@ -150,13 +150,14 @@ def test_eval_forwards_every_flag(monkeypatch, tmp_path):
     monkeypatch.setattr(agentkv_evals.cli, "run_eval", lambda options: seen.append(options) or 1)
     flags = "--tasks vwa75:shopping-* --model m --agent oracle --policy full --policy conf-kv --budget 512"
     flags += f" --budget 8MiB --limit 3 --seed 4 --runs-dir {tmp_path} --name n --max-steps 5 --style vwa"
-    flags += " --history official --dtype float32 --step-timeout 7 --fresh --retry-errors --json"
+    flags += " --history official --dtype float32 --weights int8 --step-timeout 7 --fresh --retry-errors --json"
     assert cli.run(["eval", *flags.split()]) == 1
     options = seen[0]
     assert (options.tasks, options.model, options.agent) == ("vwa75:shopping-*", "m", "oracle")
     assert (options.policies, options.budgets) == (("full", "conf-kv"), ("512", "8MiB"))
     assert (options.limit, options.seed, options.runs_dir, options.name) == (3, 4, tmp_path, "n")
     assert (options.max_steps, options.style, options.history, options.dtype) == (5, "vwa", "official", "float32")
+    assert options.weights == "int8"
     assert (options.step_timeout_s, options.fresh, options.retry_errors, options.json) == (7, True, True, True)
 
 
@@ -174,7 +175,7 @@ def test_piped_chat_answers_each_line_and_shows_its_kv():
     first, second = [line for line in done.stderr.splitlines() if line.startswith("[full: KV")]
     assert "reused 0," in first
     assert "reused 47," in second
-    assert "nothing was said yet" in done.stderr
+    assert "say something first" in done.stderr
     assert "policy full, " in done.stderr
 
 

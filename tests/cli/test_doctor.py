@@ -74,7 +74,7 @@ def test_the_command_reports_and_passes(capsys) -> None:
 
 def test_a_failed_check_is_exit_code_1(monkeypatch, capsys) -> None:
     findings = [doctor.Finding("model", "fine", True), doctor.Finding("exactness", "KL 3", False)]
-    monkeypatch.setattr(doctor, "_examine", lambda model, dtype, device: iter(findings))
+    monkeypatch.setattr(doctor, "_examine", lambda *settings: iter(findings))
     assert run(["doctor"]) == 1
     assert "FAIL exactness" in capsys.readouterr().out
     assert self_check.SelfCheck(136, 1, 0.5, 1.0, 0.1).passed is False
