@@ -7,10 +7,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -116,9 +117,10 @@ def wrapped(text: str, width: int) -> tuple[list[str], str]:
     complete = []
     while True:
         line, newline, rest = text.partition("\n")
-        if cell_len(line) > width:
-            fits = len(chop_cells(line, width)[0])
-            blank = line.rfind(" ", 0, fits + 1)
+        fits = sum(columns <= width for columns in accumulate(map(cell_len, line)))
+        if fits < len(line):
+            fits = max(1, fits)
+            blank = max(0, line.rfind(" ", 0, fits + 1))
             cut = blank if line[:blank].strip() else fits
             complete.append(line[:cut])
             text = text[cut:].removeprefix(" ")
