@@ -15,7 +15,7 @@ from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from agentkv.chat.host import ChatCall
+from agentkv.chat.host import ChatCall, ChatRequest
 from agentkv.chat.turns import with_tools
 from agentkv.errors import AgentKVError
 from agentkv.server.body import B, ChatBody, FileBody, ForkBody, TokenizeBody, parse
@@ -103,11 +103,11 @@ class Service:
 
     async def chat(self, request: Request) -> Response:
         """Answer a conversation, as a whole or as a stream of events."""
-        body = await self._body(request, ChatBody)
-        header = request.headers.get("x-session-id")
-        self._check_ready()
-        window = self._scheduler.host.engine.context_window
-        asked = await asyncio.to_thread(chat_request, body, header, self._settings, window)
+        try:
+            body, asked = await self._asked(request)
+        except AgentKVError:
+            self._scheduler.metrics.requests.labels("refused").inc()
+            raise
         inbox = Inbox()
         call = self._scheduler.enqueue(asked, inbox.put)
         usage = bool(body.stream_options and body.stream_options.include_usage)
@@ -122,6 +122,12 @@ class Service:
             call.cancel.set()
             raise
         return Json(writer.completion(items), headers=headers)
+
+    async def _asked(self, request: Request) -> tuple[ChatBody, ChatRequest]:
+        body = await self._body(request, ChatBody)
+        self._check_ready()
+        header, window = request.headers.get("x-session-id"), self._scheduler.host.engine.context_window
+        return body, await asyncio.to_thread(chat_request, body, header, self._settings, window)
 
     def _stream(
         self, call: ChatCall, inbox: Inbox, writer: Writer, first: Sent, headers: dict[str, str]

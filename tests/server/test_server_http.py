@@ -152,7 +152,8 @@ def test_metrics(server: Running) -> None:
     chat(server, messages=[{"role": "user", "content": "x" * 9000}])
     assert server.metric("agentkv_prompt_tokens_total") == prompts + usage["prompt_tokens"]
     assert server.metric("agentkv_ttft_seconds_count") == firsts + 1
-    assert server.metric('agentkv_requests_total{outcome="refused"}') == refused + 1
+    chat(server, temperature="hot")
+    assert server.metric('agentkv_requests_total{outcome="refused"}') == refused + 2
     assert 0 < server.metric('agentkv_kv_bytes{policy="full"}') <= server.metric("agentkv_kv_budget_bytes")
     named = {
         "queue_depth", "sessions", "sessions_evicted_total", "cancelled_total", "cached_tokens_total",
