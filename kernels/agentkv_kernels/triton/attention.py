@@ -25,6 +25,8 @@ from agentkv_kernels.triton.blocks import Blocks, blocks_for, capability_of, mul
 
 _KEPT_BYTES = 32 << 20
 """Scores that wait for their denominator: they fit an H200's L2."""
+_MIXED_REGISTERS = 4 * 255
+"""Per lane of a program whose heads differ in format; left alone, ptxas spills to fit one more program."""
 _JOIN = 16
 """Shares that the second kernel reads at once."""
 _FINISH_SLOTS, _FINISH_ROWS = 128, 16
@@ -115,7 +117,7 @@ def paged_mixed_attention(
     query = query if query.stride(-1) == 1 else query.contiguous()
     call = _Call(
         query, kv, query_index.reshape(-1, n_queries), scaling, softcap, sinks, window,
-        blocks or blocks_for(capability_of(query.device), head_dim),
+        blocks or blocks_for(capability_of(query.device), head_dim, query.dtype.itemsize),
         out=torch.empty(q_heads, n_queries, head_dim, dtype=query.dtype, device=query.device),
         lse=torch.empty(q_heads, n_queries, device=query.device),
     )  # fmt: skip
@@ -167,7 +169,7 @@ def _attend(call: _Call, first: int, count: int, kept: Tensor | None) -> None:
         M=m, FP_N=blocks.slots, CODE_N=call.code_block,
         SOFTCAP=call.softcap is not None, WINDOW=call.window is not None, SINKS=call.sinks is not None,
         COUNTS=kv.slot_counts is not None, KEEP=kept is not None, DIRECT=direct, STAGES=blocks.stages,
-        num_warps=blocks.warps,
+        num_warps=blocks.warps, maxnreg=_MIXED_REGISTERS // blocks.warps if call.format == MIXED else None,
     )  # fmt: skip
     if not direct:
         join_kernel[(len(query) * count,)](

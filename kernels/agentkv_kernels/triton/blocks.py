@@ -48,18 +48,28 @@ _TABLE = {
 }
 
 
-def blocks_for(capability: int, head_dim: int) -> Blocks:
+_FLOAT32 = Blocks(rows=16, slots=16, warps=8, stages=3)
+"""Products of float32 are exact, without tensor cores, and take most registers."""
+
+
+def blocks_for(capability: int, head_dim: int, itemsize: int = 2) -> Blocks:
     """Of the table, changed as the environment variable AGENTKV_BLOCKS says: ``slots=32,warps=8``.
+
+    Args:
+        capability: major compute capability.
+        itemsize: of the model's dtype, in bytes.
 
     Raises:
         ValueError: the variable is not understood.
     """
-    return _blocks_for(capability, head_dim, os.environ.get(_VARIABLE, ""))
+    return _blocks_for(capability, head_dim, itemsize, os.environ.get(_VARIABLE, ""))
 
 
 @lru_cache(maxsize=64)
-def _blocks_for(capability: int, head_dim: int, changes: str) -> Blocks:
+def _blocks_for(capability: int, head_dim: int, itemsize: int, changes: str) -> Blocks:
     chosen = next(blocks for (least, most), blocks in _TABLE.items() if capability >= least and head_dim <= most)
+    if itemsize > 2:
+        chosen = _FLOAT32
     known = [field.name for field in fields(Blocks)]
     for change in filter(None, changes.split(",")):
         name, _, value = change.partition("=")
