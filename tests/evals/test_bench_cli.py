@@ -40,10 +40,11 @@ def test_niah(monkeypatch) -> None:
 
 
 def test_latency(monkeypatch) -> None:
-    flags = "latency --model m --policy window --budget 64 --length 300 --steps 3 --dtype float32 --weights int8 --json --plot p.svg"
+    flags = "latency --model m --policy window --budget 64 --length 300 --steps 3 --dtype float32 --weights int8"
+    flags += " --json --plot p.svg"
     assert options_of(monkeypatch, bench_latency, flags) == bench_latency.LatencyOptions(
-        model="m", policies=("window",), budgets=("64",), lengths=(300,), steps=3, dtype="float32", weights="int8", json=True,
-        plot=Path("p.svg"),
+        model="m", policies=("window",), budgets=("64",), lengths=(300,), steps=3, dtype="float32",
+        weights="int8", json=True, plot=Path("p.svg"),
     )  # fmt: skip
 
 
@@ -51,18 +52,18 @@ def test_throughput(monkeypatch) -> None:
     flags = "throughput --model m --policy h2o --policy window --budget 64 --batch 2 --batch 3 --length 30 --steps 4"
     flags += " --dtype float32 --weights int8 --json --plot p.svg"
     assert options_of(monkeypatch, bench_throughput, flags) == bench_throughput.ThroughputOptions(
-        model="m", policies=("h2o", "window"), budgets=("64",), batches=(2, 3), length=30, steps=4, dtype="float32", weights="int8",
-        json=True, plot=Path("p.svg"),
+        model="m", policies=("h2o", "window"), budgets=("64",), batches=(2, 3), length=30, steps=4, dtype="float32",
+        weights="int8", json=True, plot=Path("p.svg"),
     )  # fmt: skip
     assert options_of(monkeypatch, bench_throughput, "throughput") == bench_throughput.ThroughputOptions()
 
 
 def test_confidence(monkeypatch) -> None:
-    flags = "confidence --text t.txt --model m --windows 3 --prompt-tokens 70 --tokens 80 --ablate 9 --dtype float32 --weights int8"
-    flags += " --json --plot p.png"
+    flags = "confidence --text t.txt --model m --windows 3 --prompt-tokens 70 --tokens 80 --ablate 9 --dtype float32"
+    flags += " --weights int8 --json --plot p.png"
     assert options_of(monkeypatch, bench_confidence, flags) == bench_confidence.ConfidenceOptions(
-        text=Path("t.txt"), model="m", windows=3, prompt_tokens=70, tokens=80, ablate=9, dtype="float32", weights="int8", json=True,
-        plot=Path("p.png"),
+        text=Path("t.txt"), model="m", windows=3, prompt_tokens=70, tokens=80, ablate=9, dtype="float32",
+        weights="int8", json=True, plot=Path("p.png"),
     )  # fmt: skip
     default = bench_confidence.ConfidenceOptions(text=Path("t.txt"))
     assert options_of(monkeypatch, bench_confidence, "confidence --text t.txt") == default
