@@ -140,8 +140,12 @@ class ChatHost:
                 f"{path} was saved under the policy, budget and options {notes['settings']}, and this chat model has "
                 f"{settings.key}; use one with the same"
             )
+        try:
+            kv = self.engine.restore_session(path)  # a damaged file must not cost the session that is there
+        except PoolExhausted:
+            self._close_session(settings, session_id)
+            kv = self.engine.restore_session(path)
         self._close_session(settings, session_id)
-        kv = self.engine.restore_session(path)
         self._sessions.add(ChatSession.from_notes(session_id, settings, kv, notes))
 
     def _serve(self, call: ChatCall) -> None:

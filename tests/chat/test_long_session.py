@@ -95,6 +95,19 @@ def test_what_is_no_session_of_this_chat_model_is_refused(tmp_path):
         chat.restore_session("day", path)
 
 
+def test_a_damaged_file_does_not_cost_the_session_that_is_there(tmp_path):
+    chat, messages, path = make(), [], tmp_path / "day.safetensors"
+    talk(chat, messages, 3)
+    chat.save_session("day", path)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(SessionFileError):
+        chat.restore_session("day", path)
+    (after,) = talk(chat, messages, 1)
+    assert facts(after)["session"] == "continued"
+
+
 def test_two_hundred_calls_leave_nothing_behind():
     chat = make(max_anonymous_sessions=0, max_tokens=4)
     host, sizes = chat._host({}), []
