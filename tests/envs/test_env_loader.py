@@ -151,3 +151,41 @@ def test_binding_fills_every_text(tmp_path: Path) -> None:
     assert bound.oracle[0] == 'type "Code" [FERN12] [1]'
     with pytest.raises(TaskError, match=r"shopping-007: intent: unknown placeholder __CODE__"):
         bind(task, {"SHOPPING": ""})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("agentkv.split", "dev", "agentkv.split: there is no split 'dev'; there are test, train"),
+        ("agentkv.files", 5, "agentkv.files: must be a list of at least one text"),
+        ("agentkv.reminder", 5, "agentkv.reminder: must be an object, not a number"),
+        ("agentkv.reminder", {"site": "shopping"}, "agentkv.reminder.path: is missing"),
+        ("image", 5, "image: must be a text or a list of texts"),
+        (
+            "eval",
+            {"eval_types": ["url_match"], "reference_url": "__SHOPPING__/ |OR| http://[x"},
+            "'http://[x' is not an",
+        ),
+    ],
+)
+def test_what_would_break_an_episode_is_refused_on_loading(
+    tmp_path: Path, path: str, value: object, reason: str
+) -> None:
+    key, _, inner = path.partition(".")
+    data = {**GOOD, key: {inner: value} if inner else value}
+    with pytest.raises(TaskError) as caught:
+        load_task_file(write(tmp_path / "t.json", data))
+    assert reason in str(caught.value)
+
+
+def test_null_is_what_a_missing_key_is(tmp_path: Path) -> None:
+    (task,) = load_task_file(write(tmp_path / "t.json", {**GOOD, "agentkv": None, "image": None}))
+    assert (task.suite, task.split, task.images, task.external) == ("file", "test", (), False)
+
+
+@pytest.mark.parametrize(("text", "reason"), [("[" * 100_000, "nested too deeply"), ("9" * 5000, "cannot be read")])
+def test_json_that_python_gives_up_on_is_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(TaskError, match=reason):
+        load_task_file(path)

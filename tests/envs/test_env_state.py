@@ -133,8 +133,9 @@ def test_the_state_of_an_episode(env: WebEnv) -> None:
 @pytest.mark.browser
 def test_a_query_on_a_site_the_task_does_not_have_is_named(env: WebEnv) -> None:
     query = {"site": "forum", "sql": "SELECT 1", "expect": [[1]]}
-    with pytest.raises(TaskError, match="the task has no site 'forum'"):
-        play(env, {"db_state": {"rows": [query]}}, [])
+    for state in ({"rows": [query]}, {"unchanged": {"forum": []}}):
+        with pytest.raises(TaskError, match="the task has no site 'forum'"):
+            play(env, {"db_state": state}, [])
 
 
 @pytest.mark.parametrize(

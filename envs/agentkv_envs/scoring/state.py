@@ -39,7 +39,8 @@ async def db_state(case: Case) -> tuple[bool, str]:
         if not same_rows(rows, query["expect"], case.dialect):
             return False, f"query {i} gave {_short(rows)}"
     for name, free in state.get("unchanged", {}).items():
-        changes = changed_tables(case.episode.before[name], _of(case, databases, name).serialize(), free)
+        now = _of(case, databases, name).serialize()
+        changes = changed_tables(case.episode.before[name], now, free)
         if changes:
             return False, f"{name} also changed: {', '.join(changes)}"
     return True, ""

@@ -81,6 +81,10 @@ def load_task_file(path: str | Path) -> list[Task]:
         raise TaskError(source, "", "is not a UTF-8 text file") from None
     except json.JSONDecodeError as error:
         raise TaskError(source, "", f"is not JSON: {error.msg} in line {error.lineno}") from None
+    except RecursionError:
+        raise TaskError(source, "", "is nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise TaskError(source, "", f"cannot be read: {error}") from None
     items = data if isinstance(data, list) else [data]
     if not items:
         raise TaskError(source, "", "holds no tasks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from agentkv_envs.errors import TaskError
 from agentkv_envs.tasks.calls import parse_call
@@ -51,7 +52,11 @@ def _string_match(data: dict[str, Any], fail: Fail) -> None:
 
 
 def _url_match(data: dict[str, Any], fail: Fail) -> None:
-    text(data, "eval.reference_url", fail)
+    for url in text(data, "eval.reference_url", fail).split(" |OR| "):
+        try:
+            urlsplit(url)
+        except ValueError as error:
+            raise fail("eval.reference_url", f"{url!r} is not an address: {error}") from None
     if data.get("url_note", "EXACT") not in ("EXACT", "GOLD in PRED"):
         raise fail("eval.url_note", "must be EXACT or GOLD in PRED")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentkv_envs.actions import parse_action
 from agentkv_envs.errors import TaskError
-from agentkv_envs.sites import SITE_NAMES
+from agentkv_envs.sites import SITE_NAMES, SPLITS
 from agentkv_envs.tasks.evaluators import Fail, kind, read_eval, strings, text
 from agentkv_envs.types import Task
 
@@ -43,22 +43,46 @@ def read_task(data: Any, source: str, prefix: str = "", sites: Sequence[str] = S
     for url in start_url.split(" |AND| "):
         if not url.startswith(("http://", "https://", "__")):
             raise fail("start_url", f"{url!r} must begin with a placeholder such as __SHOPPING__ or with http://")
+    _images(data.get("image"), fail)
+    # null is what a missing key is.
+    raw = {key: value for key, value in data.items() if key != "agentkv" or value is not None}
     return Task(
         task_id=task_id,
         sites=tuple(named),
         intent=text(data, "intent", fail),
         start_url=start_url,
         eval=read_eval(data.get("eval"), data.get("agentkv"), fail),
-        oracle=_oracle(data.get("agentkv"), fail),
-        raw=data,
+        oracle=_additions(data.get("agentkv"), fail),
+        raw=raw,
     )
 
 
-def _oracle(extra: Any, fail: Fail) -> tuple[str, ...]:
+def _images(given: Any, fail: Fail) -> None:
+    many = given if isinstance(given, list) else [given or ""]
+    if not all(isinstance(one, str) for one in many):
+        raise fail("image", "must be a text or a list of texts")
+
+
+def _additions(extra: Any, fail: Fail) -> tuple[str, ...]:
+    """Checks what is ours in a task; returns its oracle."""
     if extra is None:
         return ()
     if not isinstance(extra, dict):
         raise fail("agentkv", f"must be an object, not {kind(extra)}")
+    split = extra.get("split", "test")
+    if split not in SPLITS:
+        raise fail("agentkv.split", f"there is no split {split!r}; there are {', '.join(SPLITS)}")
+    if extra.get("files"):
+        strings(extra, "agentkv.files", fail)
+    if reminder := extra.get("reminder"):
+        if not isinstance(reminder, dict):
+            raise fail("agentkv.reminder", f"must be an object, not {kind(reminder)}")
+        for key in ("site", "path", "text"):
+            text(reminder, f"agentkv.reminder.{key}", fail)
+    return _oracle(extra, fail)
+
+
+def _oracle(extra: dict[str, Any], fail: Fail) -> tuple[str, ...]:
     if "oracle" not in extra:
         return ()
     actions = strings(extra, "agentkv.oracle", fail)
