@@ -37,7 +37,7 @@ class WebEnv:
     """A web environment in the manner of VisualWebArena, with its own embedded sites.
 
     Use it as a context manager. Plain methods block; methods whose name begins with `a` are their `async`
-    twins and can be awaited from any event loop. One episode runs at a time.
+    twins and can be awaited from any event loop. One episode runs at a time, and calls made at once run one by one.
 
     Args:
         style, step_timeout_s, screenshots, scoring, observation, form, captions, max_tokens: see `EnvOptions`.
@@ -76,6 +76,7 @@ class WebEnv:
         self._episodes = 0
         self._answer: str | None = None
         self._picture = b""
+        self._turn = asyncio.Lock()
         self._thread = LoopThread("agentkv-web-env")
         _open.add(self)
 
@@ -192,16 +193,20 @@ class WebEnv:
     async def _guard(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Hold the work to the time limit; whatever breaks the browser ends the episode."""
         try:
-            return await asyncio.wait_for(work, limit_s)
-        except TimeoutError:
-            await self._abandon()
-            raise InfraError(f"the page did not respond within {limit_s:g} s") from None
-        except PlaywrightError as error:
-            await self._abandon()
-            raise InfraError(f"the browser failed: {str(error).strip().splitlines()[0]}") from None
-        except InfraError:
-            await self._abandon()
-            raise
+            async with self._turn:
+                try:
+                    return await asyncio.wait_for(work, limit_s)
+                except TimeoutError:
+                    await self._abandon()
+                    raise InfraError(f"the page did not respond within {limit_s:g} s") from None
+                except PlaywrightError as error:
+                    await self._abandon()
+                    raise InfraError(f"the browser failed: {str(error).strip().splitlines()[0]}") from None
+                except InfraError:
+                    await self._abandon()
+                    raise
+        finally:
+            work.close()  # cancelled before its turn, it was never begun
 
     async def _abandon(self) -> None:
         """Give up the episode and its browser, so that nothing of it can trouble the next one."""
@@ -229,14 +234,14 @@ class WebEnv:
         self._episodes += 1
         self._answer, self._picture = None, b""
         began = perf_counter()
-        self._episode = episode = Episode(self._options, self._count_tokens)
+        episode = Episode(self._options, self._count_tokens)
         try:
             await episode.start(browser, self._contexts, task, World(seed, task.split), self._logins)
             observation = await episode.observe()
-        except EnvError:
-            self._episode = None
+        except BaseException:  # cancelled too: what has not come to its first observation is no episode
             await self._contexts.retire(episode.close())
             raise
+        self._episode = episode
         self.start_ms = (perf_counter() - began) * 1e3
         if self._options.screenshots:
             await self._take_picture(episode)

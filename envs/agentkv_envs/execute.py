@@ -81,6 +81,8 @@ async def perform(episode: Episode, action: Action, checks: list[Check]) -> None
         ActionError: the browser refused, with the reason in the agent's words.
     """
     try:
+        if action.kind not in _PERFORM:
+            raise ActionError(f"there is no action {action.kind!r}; there are {', '.join(_PERFORM)}")
         check = await _PERFORM[action.kind](episode, action)
         if check is not None:
             checks.append(check)
@@ -243,7 +245,11 @@ async def _close_tab(episode: Episode, action: Action) -> None:
 
 
 async def _wait(episode: Episode, action: Action) -> None:
-    await asyncio.sleep(min(float(action.text or 1), MAX_WAIT_S))
+    try:
+        seconds = float(action.text or 1)
+    except ValueError:
+        raise ActionError(f"wait: {action.text!r} is no number of seconds") from None
+    await asyncio.sleep(min(seconds, MAX_WAIT_S))
 
 
 async def _not_here(episode: Episode, action: Action) -> None:

@@ -145,6 +145,50 @@ def test_async_methods_work_in_any_loop(env: WebEnv, site: str) -> None:
     assert asyncio.run(episode()) is True
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.02, 0.05])
+def test_a_reset_that_is_cancelled_leaves_no_half_episode(env: WebEnv, site: str, delay: float) -> None:
+    async def cancelled() -> None:
+        reset = asyncio.ensure_future(env.areset(task_at(f"{site}/late")))
+        await asyncio.sleep(delay)
+        reset.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reset
+        with pytest.raises(EnvError, match="no episode is running; call reset first"):
+            await env.astep(Action("scroll", text="down"))
+
+    asyncio.run(cancelled())
+    assert env.reset(task_at(f"{site}/late")).title == "Late"
+
+
+def test_calls_made_at_once_run_one_by_one(env: WebEnv, site: str) -> None:
+    async def at_once() -> list[object]:
+        task, scroll = task_at(f"{site}/late"), Action("scroll", text="down")
+        calls = (env.areset(task), env.astep(scroll), env.areset(task), env.astep(scroll))
+        return list(await asyncio.gather(*calls))
+
+    first, _, second, _ = asyncio.run(at_once())
+    assert first == second
+
+
+def test_closing_during_a_step_ends_the_step() -> None:
+    async def closed_early() -> None:
+        env = WebEnv()
+        await env.areset(task_at("data:text/html,<title>Here</title>"))
+        step = asyncio.ensure_future(env.astep(Action("wait", text="3")))
+        await asyncio.sleep(0.2)
+        await env.aclose()
+        with pytest.raises(EnvError, match="closed while it worked"):
+            await asyncio.wait_for(step, 2)
+
+    asyncio.run(closed_early())
+
+
+def test_actions_made_by_hand_are_checked(env: WebEnv, site: str) -> None:
+    env.reset(task_at(f"{site}/late"))
+    assert "there is no action 'fly'; there are click" in str(env.step(Action("fly")).error)
+    assert env.step(Action("wait", text="soon")).error == "wait: 'soon' is no number of seconds"
+
+
 def test_after_stop_only_scoring_is_left(env: WebEnv, site: str) -> None:
     driver = Driver(env, f"{site}/late")
     result = driver.do("stop [no]")
