@@ -62,8 +62,8 @@ def chat_model(flag: str, name: str) -> BaseChatModel:
 
         try:
             return init_chat_model(name, temperature=0)
-        except (ImportError, ValueError) as error:
-            raise EvalError(f"{flag} {name}: {str(error).splitlines()[0]}") from None
+        except Exception as error:  # each provider has errors of its own, such as for a missing key
+            raise EvalError(f"{flag} {name}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     from agentkv.chat_model import ChatAgentKV
 
     return ChatAgentKV(model=name, temperature=0.0, max_tokens=16)

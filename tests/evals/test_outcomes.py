@@ -147,3 +147,15 @@ def test_a_provider_needs_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge.util, "find_spec", lambda name: None)
     with pytest.raises(EvalError, match="need the package langchain; pip install langchain"):
         check_judge("--judge", "openai:gpt-5-mini")
+
+
+def test_a_provider_that_lacks_its_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(Exception):
+        pass
+
+    def init(name: str, **kwargs: object) -> None:
+        raise Missing("Missing credentials.\nMore.")
+
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", init)
+    with pytest.raises(EvalError, match=r"^--judge openai:any: Missing credentials\.$"):
+        chat_model("--judge", "openai:any")
