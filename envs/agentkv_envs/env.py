@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import weakref
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -174,9 +175,16 @@ class WebEnv:
 
     # Threads and time
 
+    def _submit(self, work: Coroutine[Any, Any, T], limit_s: float) -> Future[T]:
+        try:
+            return self._thread.submit(self._guard(work, limit_s))
+        except EnvError:
+            work.close()
+            raise
+
     def _wait(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
         limit_s = max(self._options.step_timeout_s, least_s)
-        future = self._thread.submit(self._guard(work, limit_s))
+        future = self._submit(work, limit_s)
         try:
             return future.result(limit_s + _GRACE_S)
         except TimeoutError:
@@ -188,7 +196,7 @@ class WebEnv:
 
     async def _await(self, work: Coroutine[Any, Any, T], least_s: float = 0.0) -> T:
         limit_s = max(self._options.step_timeout_s, least_s)
-        return await asyncio.wrap_future(self._thread.submit(self._guard(work, limit_s)))
+        return await asyncio.wrap_future(self._submit(work, limit_s))
 
     async def _guard(self, work: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Hold the work to the time limit; whatever breaks the browser ends the episode."""

@@ -94,9 +94,17 @@ def addresses(environ: Environ = os.environ) -> dict[str, str]:
     """
     found = {name: variable(name.upper(), environ).rstrip("/") for name in HOST_NAMES}
     for name, url in found.items():
-        if url and not (url.startswith(("http://", "https://")) and urlsplit(url).hostname):
+        if url and not _is_address(url):
             raise EnvError(f"{name.upper()}={url} is not an address; write it as http://HOST:PORT")
     return {name: url for name, url in found.items() if url}
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half a bracket, a port above 65535
+        return False
 
 
 def host_names() -> frozenset[str]:

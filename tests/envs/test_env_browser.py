@@ -179,6 +179,8 @@ def test_closing_during_a_step_ends_the_step() -> None:
         await env.aclose()
         with pytest.raises(EnvError, match="closed while it worked"):
             await asyncio.wait_for(step, 2)
+        with pytest.raises(EnvError, match="is closed; make a new one"):
+            await env.astep(Action("wait"))
 
     asyncio.run(closed_early())
 

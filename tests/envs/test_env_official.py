@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -288,9 +289,10 @@ def test_half_set_addresses_are_refused_with_what_is_missing(configs: Path, monk
         real.require(tasks)
     assert real.addresses() == {"reddit": "http://127.0.0.1:9999", "shopping": "http://127.0.0.1:7770"}
     assert real.require(load_suite("vwa:reddit", configs)) == ()
-    monkeypatch.setenv("SHOPPING", "127.0.0.1")
-    with pytest.raises(EnvError, match=r"SHOPPING=127\.0\.0\.1 is not an address"):
-        real.require(tasks)
+    for wrong in ("127.0.0.1", "http://[bad", "http://a:99999"):
+        monkeypatch.setenv("SHOPPING", wrong)
+        with pytest.raises(EnvError, match=rf"SHOPPING={re.escape(wrong)} is not an address"):
+            real.require(tasks)
 
 
 def test_what_cannot_be_reset_is_said(configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
