@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agentkv_envs import EnvError, TaskError, bind, load_suite, load_task_file
+from agentkv_envs.sites import World
+from agentkv_envs.tasks.assemble import at_seed
 
 GOOD: dict[str, Any] = {
     "task_id": 7,
@@ -189,3 +191,15 @@ def test_json_that_python_gives_up_on_is_one_line(tmp_path: Path, text: str, rea
     path.write_text(text)
     with pytest.raises(TaskError, match=reason):
         load_task_file(path)
+
+
+def test_a_copy_of_a_suites_task_is_the_users_own(tmp_path: Path) -> None:
+    """It is not drawn again, which would undo its changes, nor counted as the suite's."""
+    (shipped,) = load_suite("vwa75:shopping-001")
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({**shipped.raw, "intent": "Something else."}))
+    (task,) = load_task_file(path)
+    assert (task.suite, task.intent) == ("file", "Something else.")
+    assert at_seed(task, World(0), []) is task
+    with pytest.raises(TaskError, match=r"shopping-001.*data_seed.*holds the data of seed 0, not 3; use that seed"):
+        at_seed(task, World(3), [])

@@ -88,13 +88,20 @@ def load_task_file(path: str | Path) -> list[Task]:
     items = data if isinstance(data, list) else [data]
     if not items:
         raise TaskError(source, "", "holds no tasks")
-    tasks = [read_task(item, source, f"[{i}]." if isinstance(data, list) else "") for i, item in enumerate(items)]
+    tasks = [_own(read_task(item, source, f"[{i}]." if isinstance(data, list) else "")) for i, item in enumerate(items)]
     seen: set[str] = set()
     for task in tasks:
         if task.task_id in seen:
             raise TaskError(source, "task_id", f"{task.task_id!r} stands there twice")
         seen.add(task.task_id)
     return tasks
+
+
+def _own(task: Task) -> Task:
+    """A file's task: a copy of a suite's, perhaps changed, is neither drawn again nor counted as the suite's."""
+    if task.suite not in (*SUITES, "train"):
+        return task
+    return replace(task, raw={**task.raw, "agentkv": {**task.raw["agentkv"], "suite": "file"}})
 
 
 def bind(task: Task, values: Mapping[str, str]) -> Task:

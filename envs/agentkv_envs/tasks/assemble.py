@@ -162,11 +162,18 @@ def as_task(data: dict[str, Any]) -> Task:
 
 
 def at_seed(task: Task, world: World, sites: Sequence[Site]) -> Task:
-    """The task as it is in this world: itself at the data seed it was written for, else drawn again."""
-    extra = task.raw.get("agentkv", {})
-    spec = families.spec_of(task)
-    if spec is None or extra.get("data_seed") == world.seed:
+    """The task as it is in this world: itself at the data seed it was written for, else drawn again.
+
+    Raises:
+        TaskError: a task of a file, which nothing can draw again, was written for another data seed.
+    """
+    written_for = (task.raw.get("agentkv") or {}).get("data_seed", world.seed)
+    if written_for == world.seed:
         return task
+    spec = families.spec_of(task)
+    if spec is None:
+        reason = f"holds the data of seed {written_for}, not {world.seed}; use that seed, or the task of the suite"
+        raise TaskError(task.task_id, "agentkv.data_seed", reason)
     return plan_task(spec, world, {site.name: site.database for site in sites}, suite=task.suite)
 
 
