@@ -71,11 +71,12 @@ def malformed(max_tokens: int = 1) -> Iterator[tuple[str, bytes]]:
 
 
 def oversize(window: int) -> Iterator[tuple[str, bytes]]:
-    """Prompts that do not fit the model's window, or the server's limit of a body."""
-    yield "window", json.dumps({"messages": [{"role": "user", "content": "word " * (window + 100)}]}).encode()
+    """What does not fit the model's window, which an evicting policy outlives, or the server's limit of a body."""
+    long = [{"role": "user", "content": "word " * (window + 100)}]
+    yield "window", json.dumps({"messages": long, "max_tokens": 1}).encode()
     yield "body", json.dumps({"messages": [{"role": "user", "content": "x" * (5 * 2**20)}]}).encode()
-    many = [{"role": ("user", "assistant")[n % 2], "content": "word"} for n in range(window)]
-    yield "messages", json.dumps({"messages": many}).encode()
+    many = [{"role": ("user", "assistant")[n % 2], "content": "word"} for n in range(window // 6)]
+    yield "messages", json.dumps({"messages": many, "max_tokens": 1}).encode()
 
 
 async def probe(http: httpx.AsyncClient, window: int, refused: Counter[int]) -> None:

@@ -12,7 +12,7 @@ import uvicorn
 from server_fakes import Running, serving, tiny_engine
 
 from agentkv.engine import Engine
-from agentkv.errors import ModelError
+from agentkv.errors import AgentKVError, ModelError
 from agentkv.server.app import create_app
 from agentkv.server.scheduler import Scheduler
 from agentkv.server.serve import listen, serve
@@ -211,3 +211,10 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path) -> None:
 
     with pytest.raises(ModelError, match="no such model"):
         serve(ServerSettings(sessions_folder=tmp_path), load, "127.0.0.1", 0)
+
+
+def test_an_address_that_cannot_be_used_is_one_clear_sentence() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AgentKVError, match=f"cannot listen at 127.0.0.1:{port}: Address already in use"):
+            listen("127.0.0.1", port)
