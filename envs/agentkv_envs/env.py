@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Any, TypeVar
 
+from playwright.async_api import Browser
 from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
@@ -233,14 +234,30 @@ class WebEnv:
 
     async def _reset(self, task: Task, seed: int) -> Observation:
         previous, self._episode = self._episode, None
+        try:
+            if self._episodes and self._episodes % _RECYCLE_AFTER == 0:
+                await self._recycle(previous)
+                previous = None
+            browser = await self._host.get(hosts.host_names() if task.external else frozenset())
+            self._episodes += 1
+            self._answer, self._picture = None, b""
+            observation = await self._begin(browser, task, seed)
+        finally:
+            # The browser has better things to do than close pages while a new one loads.
+            if previous is not None:
+                await self._contexts.retire(previous.close())
+        if not task.external:
+            self._contexts.prepare(browser)
+        return observation
+
+    async def _recycle(self, previous: Episode | None) -> None:
+        """End the browser, and what ran in it: it takes more memory with every page."""
         if previous is not None:
             await self._contexts.retire(previous.close())
-        if self._episodes and self._episodes % _RECYCLE_AFTER == 0:
-            await self._contexts.drain()
-            await self._host.close()
-        browser = await self._host.get(hosts.host_names() if task.external else frozenset())
-        self._episodes += 1
-        self._answer, self._picture = None, b""
+        await self._contexts.drain()
+        await self._host.close()
+
+    async def _begin(self, browser: Browser, task: Task, seed: int) -> Observation:
         began = perf_counter()
         episode = Episode(self._options, self._count_tokens)
         try:
@@ -253,8 +270,6 @@ class WebEnv:
         self.start_ms = (perf_counter() - began) * 1e3
         if self._options.screenshots:
             await self._take_picture(episode)
-        if not task.external:
-            self._contexts.prepare(browser)
         return observation
 
     async def _preflight(self, tasks: Sequence[Task]) -> list[str]:

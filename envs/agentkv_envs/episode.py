@@ -266,7 +266,7 @@ class Episode:
             try:
                 mark = self.options.captions != "none" and bool(self.sites)
                 wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since, "mark": mark}
-                report = await page.evaluate(_REST, wait)
+                report = await self._report(page, wait)
             except PlaywrightError as error:
                 self.tabs.check()
                 if page in self.tabs.pages and not any(sign in str(error) for sign in _GONE):
@@ -276,6 +276,15 @@ class Episode:
             if page is self.page() and not self.tabs.navigating:
                 self._reports[page] = report
                 return
+
+    async def _report(self, page: Page, wait: dict[str, Any]) -> dict[str, Any]:
+        """What the page tells once it rests. A new document gets Playwright's own script in the meantime: otherwise
+        the first look at it would have to wait for that."""
+        resting = page.evaluate(_REST, wait)
+        if not self.tabs.take_fresh(page):
+            return await resting
+        report, _ = await asyncio.gather(resting, _prepare_reading(page))
+        return report
 
     async def observe(self) -> Observation:
         """The current page as the agent sees it.
@@ -364,6 +373,12 @@ class Episode:
         if len(pages) == 1:
             return (self._reports.get(pages[0], {}).get("title", ""),)
         return tuple([await page.title() for page in pages])
+
+
+async def _prepare_reading(page: Page) -> None:
+    with contextlib.suppress(PlaywrightError):
+        await page.wait_for_load_state("domcontentloaded", timeout=CAP_MS)
+        await page.locator("html").count()
 
 
 async def _open(page: Page, url: str) -> None:

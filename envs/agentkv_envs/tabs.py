@@ -36,6 +36,7 @@ class Tabs:
         self.sent: list[Sent] = []
         self._messages: list[str] = []
         self._navigating: set[Request] = set()
+        self._fresh: set[Page] = set()
         self._crashed = False
 
     def watch(self, context: BrowserContext) -> None:
@@ -70,6 +71,7 @@ class Tabs:
         if page in self.pages:
             index = self.pages.index(page)
             self.pages.remove(page)
+            self._fresh.discard(page)
             if self.current is page:
                 self.current = self.pages[max(0, index - 1)] if self.pages else None
 
@@ -97,9 +99,16 @@ class Tabs:
             self.sent.append(Sent(request.method, request.url, form_fields(request.post_data_buffer)))
         if request.is_navigation_request() and request.frame.parent_frame is None:
             self._navigating.add(request)
+            self._fresh.add(request.frame.page)
 
     def _on_answer(self, answer: Any) -> None:
         self._navigating.discard(getattr(answer, "request", answer))
+
+    def take_fresh(self, page: Page) -> bool:
+        """Whether the tab has asked for a document since the last call."""
+        fresh = page in self._fresh
+        self._fresh.discard(page)
+        return fresh
 
     @property
     def navigating(self) -> bool:
