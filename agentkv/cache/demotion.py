@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentkv.cache.arena import DUMMY_PAGE
 from agentkv.cache.formats import KVFormat
-from agentkv_kernels import dequantize, dequantize_channel, quantize, quantize_channel
+from agentkv_kernels import demote, demote_pages, promote
 
 if TYPE_CHECKING:
     from agentkv.cache.store import KVStore
@@ -38,33 +37,81 @@ class Staged:
     per_head: Tensor
 
 
-def encode(vectors: Tensor, fmt: KVFormat, page_slots: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys and values [m, 2, D] to codes [m, 2, D] int8, scales [m, 2], and key scales [pages, D] of whole pages."""
+def encode(rows: Tensor, sources: Tensor, fmt: KVFormat, page_slots: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Quantise the keys and values at rows ``sources`` [m, 2] of ``rows`` [·, D].
+
+    Returns codes [m, 2, D] int8, scales [m, 2], and key scales [pages, D] where the format has one per channel.
+    """
+    m, dim = len(sources), rows.shape[-1]
+    codes = torch.empty(2 * m, dim, dtype=torch.int8, device=rows.device)
+    at = torch.arange(2 * m, device=rows.device)
     if fmt is not KVFormat.INT8_CHANNEL:
-        codes, scales = quantize(vectors, fmt)
-        return codes, scales, scales.new_zeros(0, vectors.shape[-1])
-    assert len(vectors) % page_slots == 0, "a page with scales per channel is filled at once"
-    keys, channels = quantize_channel(vectors[:, 0].unflatten(0, (-1, page_slots)))
-    values, scales = quantize(vectors[:, 1], KVFormat.INT8_TOKEN)
-    return torch.stack((keys.flatten(0, 1), values), dim=1), scales.unsqueeze(1).expand(-1, 2), channels
+        scales = torch.empty(2 * m, device=rows.device)
+        demote(rows, sources.flatten(), codes, at, fmt, scales, at)
+        return codes.view(m, 2, dim), scales.view(m, 2), scales.new_zeros(0, dim)
+    assert m % page_slots == 0, "a page with scales per channel is filled at once"
+    pages = m // page_slots
+    scales, channels = torch.empty(m, device=rows.device), torch.empty(pages, dim, device=rows.device)
+    origin, target = (x.view(pages, page_slots, 2).transpose(1, 2) for x in (sources, at))
+    demote_pages(rows, origin, codes, target, scales, at[:m].view(pages, -1), channels, at[:pages])
+    return codes.view(m, 2, dim), scales.unsqueeze(1).expand(-1, 2), channels
 
 
-def decode_keys(codes: Tensor, scales: Tensor, channels: Tensor, fmt: KVFormat) -> Tensor:
-    """Keys [..., S, D] float32 from codes [..., S, D], scales [..., S] and scales per channel [..., pages, D]."""
-    if fmt is not KVFormat.INT8_CHANNEL:
-        return dequantize(codes, scales, fmt, torch.float32)
-    pages = codes.unflatten(-2, (channels.shape[-2], -1))
-    return dequantize_channel(pages, channels, torch.float32).flatten(-3, -2)
+def decode(
+    rows: Tensor,
+    sources: Tensor,
+    fmt: KVFormat,
+    scales: Tensor,
+    scale_at: Tensor,
+    channels: Tensor,
+    channel_at: Tensor,
+) -> Tensor:
+    """Vectors [m, D] float32 from rows of codes; see :func:`agentkv_kernels.promote`.
+
+    Args:
+        rows, sources, scales, scale_at: as of ``promote``, all of ``sources`` wanted.
+        channels: [pages, D], of a format with scales per channel.
+        channel_at: [m]: whose scales a key has, negative for a value.
+    """
+    out = torch.empty(len(sources), rows.shape[-1], device=rows.device)
+    per_channel = (channels, channel_at) if fmt is KVFormat.INT8_CHANNEL else (None, None)
+    promote(rows, sources, fmt, scales, scale_at, out, torch.arange(len(out), device=rows.device), *per_channel)
+    return out
 
 
-def stage(store: KVStore, demote: Tensor) -> Staged:
-    """What becomes of the FP slots chosen by ``demote`` [L, H, FP slots] bool; changes nothing."""
-    layer, head, slot = demote.nonzero(as_tuple=True)
-    vectors = store.fp.rows[store.fp.rows_at(layer, head, slot)]
-    codes, scales, channels = encode(vectors, store.code_format, store.code.page_slots)
+def read_code_keys(store: KVStore) -> Tensor:
+    """The quantised keys in use: [L, H, S, D] float32; arbitrary at empty slots."""
+    shape = (*store.code.used.shape, store.code_slots)
+    slot = torch.arange(shape[-1], device=store.arena.device).expand(shape)
+    pages, page_slots = store.channel_scales.shape[2], store.code.page_slots
+    head = torch.arange(shape[0] * shape[1], device=slot.device).view(*shape[:2], 1)
+    keys = decode(
+        store.code.rows,
+        store.code.rows_of(slot)[:, 0].flatten(),
+        store.code_format,
+        store.scales,
+        scale_places(store, slot)[:, 0].flatten(),
+        store.channel_scales.view(-1, store.arena.layout.head_dim),
+        (head * pages + slot // page_slots).flatten(),
+    )
+    return keys.view(*shape, -1)
+
+
+def scale_places(store: KVStore, slot: Tensor) -> Tensor:
+    """Where in ``store.scales``, flattened, those of code slots [L, H, n] are: [L, 2, H, n], of K at 0 and V at 1."""
+    layers, parts, heads, cap = store.scales.shape
+    place = torch.arange(layers * parts * heads, device=slot.device).view(layers, parts, heads, 1)
+    return place * cap + slot.unsqueeze(1)
+
+
+def stage(store: KVStore, chosen: Tensor) -> Staged:
+    """What becomes of the ``chosen`` FP slots, [L, H, FP slots] bool; changes nothing."""
+    layer, head, slot = chosen.nonzero(as_tuple=True)
+    rows = store.fp.rows_at(layer, head, slot)
+    codes, scales, channels = encode(store.fp.rows, rows, store.code_format, store.code.page_slots)
     where = (layer, head, slot + store.code_cap)
     meta = [meta[where] for meta in store.slot_metadata.values()]
-    return Staged(layer, head, codes, scales, channels, meta, demote.sum(-1))
+    return Staged(layer, head, codes, scales, channels, meta, chosen.sum(-1))
 
 
 def write_staged(store: KVStore, staged: Staged, first_slot: np.ndarray) -> None:
@@ -86,17 +133,16 @@ def write_staged(store: KVStore, staged: Staged, first_slot: np.ndarray) -> None
 
 def demote_into(store: KVStore, victims: Tensor, oldest: Tensor, chosen: Tensor) -> None:
     """Quantise FP slot oldest[l, h] into code slot victims[l, h] wherever chosen[l, h]; all [L, H]."""
-    source = store.fp.rows_of(oldest.unsqueeze(-1)).squeeze(-1)  # [L, 2, H]
-    codes, scales = quantize(store.fp.rows[source], store.code_format)
     code_slot = victims.clamp_max(store.code_slots - 1).unsqueeze(-1)
-    target = store.code.rows_of(code_slot).squeeze(-1)
-    # Heads that demote nothing write to the dummy page: shapes stay fixed and no host decision is needed.
-    dummy_row = 2 * DUMMY_PAGE * store.code.page_slots
-    target = torch.where(chosen.unsqueeze(1), target, dummy_row)
-    store.code.rows.index_copy_(0, target.flatten(), codes.flatten(0, -2))
-    both = code_slot.unsqueeze(1).expand(-1, 2, -1, -1)
-    kept = store.scales.gather(-1, both)
-    store.scales.scatter_(-1, both, torch.where(chosen[:, None, :, None], scales.unsqueeze(-1), kept))
+    demote(
+        store.fp.rows,
+        store.fp.rows_of(oldest.unsqueeze(-1)).flatten(),
+        store.code.rows,
+        store.code.rows_of(code_slot).masked_fill(~chosen[:, None, :, None], -1).flatten(),
+        store.code_format,
+        store.scales,
+        scale_places(store, code_slot).flatten(),
+    )
     fp_slot = (oldest + store.code_cap).unsqueeze(-1)
     for meta in store.slot_metadata.values():
         moved = torch.where(chosen.unsqueeze(-1), meta.gather(-1, fp_slot), meta.gather(-1, code_slot))

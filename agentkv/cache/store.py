@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from agentkv.cache.arena import PageArena
-from agentkv.cache.demotion import decode_keys, demote_into, stage, write_staged
+from agentkv.cache.demotion import demote_into, read_code_keys, stage, write_staged
 from agentkv.cache.formats import KVFormat, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.region import Region
 from agentkv.errors import PoolExhausted
+from agentkv_kernels import compact, ema_mass
 
 _GROWTH = 256
 """Slots by which the metadata of the FP region grows."""
@@ -145,11 +146,7 @@ class KVStore:
         fp_slots = torch.arange(self.fp_slots, device=self.arena.device).expand(shape)
         keys = self.fp.rows[self.fp.rows_of(fp_slots)[:, 0]].float()
         if self.code_slots:
-            slots = torch.arange(self.code_slots, device=self.arena.device).expand(shape)
-            codes = self.code.rows[self.code.rows_of(slots)[:, 0]]
-            channels = self.channel_scales[:, :, : self.code_slots // self.code.page_slots]
-            old = decode_keys(codes, self.scales[:, 0, :, : self.code_slots], channels, self.code_format)
-            keys = torch.cat([old, keys], dim=2)
+            keys = torch.cat([read_code_keys(self), keys], dim=2)
         return keys.masked_fill(self.in_use(self.token_index).unsqueeze(-1) < 0, 0.0)
 
     # --- writing new tokens --------------------------------------------------------------------------------------
@@ -221,8 +218,7 @@ class KVStore:
             (slice(0, split), mass[..., :split]),
             (slice(self.code_cap, None), mass[..., split:]),
         ):
-            stored = self.columns["mass"][..., part][..., : new.shape[-1]]
-            stored.mul_(decay).add_(new)
+            ema_mass(self.columns["mass"][..., part], new, decay)
 
     def clear_mass(self, heads: np.ndarray) -> None:
         """Forget the mass of these heads, [L, H] bool numpy."""
@@ -278,27 +274,26 @@ class KVStore:
             keep: [L, H, used] bool.
             counts: [L, H], keep summed.
         """
+        meta = [meta[..., offset:] for meta in self.slot_metadata.values()]
+        if region is self.code:
+            meta.append(self.scales)
+            if self.code_format is KVFormat.INT8_CHANNEL:
+                self._compact_channels(keep[..., :: region.page_slots])
+        compact(region.halves, region.half_index, keep, meta)
         slots = torch.arange(keep.shape[-1], device=keep.device)
         inside = slots < torch.from_numpy(counts).to(keep.device).unsqueeze(-1)
-        # A head has as many holes below its new end as kept slots above it, so row-major order pairs them up.
-        layer, head, target = (~keep & inside).nonzero(as_tuple=True)
-        if len(layer):
-            source = (keep & ~inside).nonzero(as_tuple=True)[2]
-            from_rows = region.rows_at(layer, head, source).flatten()
-            to_rows = region.rows_at(layer, head, target).flatten()
-            region.rows.index_copy_(0, to_rows, region.rows[from_rows])
-            for meta in self.slot_metadata.values():
-                meta[layer, head, target + offset] = meta[layer, head, source + offset]
-            if region is self.code:
-                self.scales[layer, :, head, target] = self.scales[layer, :, head, source]
-                if self.code_format is KVFormat.INT8_CHANNEL:  # whole pages left, so whole pages move
-                    pages = self.channel_scales[layer, head, source // region.page_slots]
-                    self.channel_scales[layer, head, target // region.page_slots] = pages
         width = keep.shape[-1]
         self.token_index[..., offset : offset + width].masked_fill_(~inside, -1)
         for column in self.columns.values():
             column[..., offset : offset + width].masked_fill_(~inside, 0.0)
         region.resize(counts)
+
+    def _compact_channels(self, keep: Tensor) -> None:
+        """The key scales of the pages kept, [L, H, pages] bool, move as the pages do: whole ones left."""
+        layers, heads, pages, dim = self.channel_scales.shape
+        # A page's scales are one vector, as if they were keys and values alike.
+        at = torch.arange(layers * heads * pages, device=keep.device).view(layers, 1, heads, pages)
+        compact(self.channel_scales.view(-1, 1, dim), at.expand(-1, 2, -1, -1), keep)
 
     # --- size ----------------------------------------------------------------------------------------------------
 

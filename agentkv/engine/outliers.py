@@ -18,11 +18,10 @@ from agentkv.cache.arena import PageArena
 from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
-from agentkv.cache.demotion import decode_keys, encode
+from agentkv.cache.demotion import decode, encode
 from agentkv.cache.formats import KVFormat
 from agentkv.cache.step import Step
 from agentkv.policies.base import Policy
-from agentkv_kernels import dequantize
 
 QUANTISED = (KVFormat.INT8_TOKEN, KVFormat.FP8_TOKEN, KVFormat.INT8_CHANNEL)
 LARGEST_ERROR = 0.15
@@ -88,15 +87,13 @@ def _through(fmt: KVFormat, key: Tensor, value: Tensor, page_slots: int) -> tupl
     """Keys and values [1, H, n, D] quantised and read back, tokens beyond the last whole page as they are."""
     whole = key.shape[2] // page_slots * page_slots
     vectors = torch.stack((key, value), dim=3)[0, :, :whole]  # [H, whole, 2, D]
-    codes, scales, channels = encode(vectors.flatten(0, 1), fmt, page_slots)
-    of_values = KVFormat.INT8_TOKEN if fmt is KVFormat.INT8_CHANNEL else fmt
-    parts = (
-        decode_keys(codes[:, 0], scales[:, 0], channels, fmt),
-        dequantize(codes[:, 1], scales[:, 1], of_values, torch.float32),
-    )
+    at = torch.arange(vectors.shape[0] * whole * 2, device=key.device)
+    codes, scales, channels = encode(vectors.flatten(0, 2), at.view(-1, 2), fmt, page_slots)
+    page = torch.stack((at[: len(codes)] // page_slots, torch.full_like(at[: len(codes)], -1)), dim=1)
+    read = decode(codes.flatten(0, 1), at, fmt, scales.contiguous(), at, channels, page.flatten())
     both = []
-    for original, read in zip((key, value), parts, strict=True):
+    for original, part in zip((key, value), read.view_as(vectors).unbind(2), strict=True):
         changed = original.clone()
-        changed[0, :, :whole] = read.view(vectors.shape[0], whole, -1).to(original.dtype)
+        changed[0, :, :whole] = part.to(original.dtype)
         both.append(changed)
     return both[0], both[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -23,15 +24,13 @@ def compact(halves: Tensor, half_index: Tensor, keep: Tensor, metadata: Sequence
         [L, H] int32: slots kept.
     """
     per_page = halves.shape[1]
-    counts = keep.sum(-1)
-    for layer in range(keep.shape[0]):
-        for head in range(keep.shape[1]):
-            kept, end = keep[layer, head], int(counts[layer, head])
-            holes, movers = (~kept[:end]).nonzero()[:, 0], kept[end:].nonzero()[:, 0] + end
-            for part in (0, 1):
-                pages = half_index[layer, part, head].long()
-                target = pages[holes // per_page], holes % per_page
-                halves[target] = halves[pages[movers // per_page], movers % per_page]
-            for tensor in metadata:
-                tensor[layer, ..., head, holes] = tensor[layer, ..., head, movers]
-    return counts.int()
+    counts = keep.sum(-1, dtype=torch.int32)
+    inside = torch.arange(keep.shape[-1], device=keep.device) < counts.unsqueeze(-1)
+    # In row-major order the k-th hole and the k-th slot to move are of the same head.
+    layer, head, hole = (~keep & inside).nonzero(as_tuple=True)
+    mover = (keep & ~inside).nonzero(as_tuple=True)[2]
+    from_half, to_half = (half_index[layer, :, head, slot // per_page].long() for slot in (mover, hole))
+    halves[to_half, (hole % per_page).unsqueeze(-1)] = halves[from_half, (mover % per_page).unsqueeze(-1)]
+    for tensor in metadata:
+        tensor[layer, ..., head, hole] = tensor[layer, ..., head, mover]
+    return counts

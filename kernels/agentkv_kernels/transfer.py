@@ -2,7 +2,7 @@
 
 A *row* is one K or V vector in the arena seen in one format, [rows, D]; ``targets`` and ``sources`` name rows. Scales
 per token lie in any contiguous tensor, and ``scale_at`` names places in it, flattened. What is read and what is written
-in one call must not overlap.
+in one call must not overlap. Which vectors move is decided on the device: nothing waits to learn how many do.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def demote(
 
     Args:
         rows: FP rows.
-        sources, targets, scale_at: [m] int64; a negative target: this one stays where it is, nothing is written.
+        sources, targets, scale_at: [m] int64; a negative target: this one stays where it is, nothing is written. Its
+            source and the place of its scale must exist all the same.
         codes: rows of codes.
         fmt: a format with a scale per token.
         scales: float32.
     """
-    chosen = targets >= 0
-    found, scale = quantize(rows[sources[chosen]], fmt)
-    codes.index_copy_(0, targets[chosen], found)
-    scales.view(-1).index_copy_(0, scale_at[chosen], scale)
+    found, scale = quantize(rows[sources], fmt)
+    _put(codes, targets, found, targets >= 0)
+    _put(scales.view(-1), scale_at, scale, targets >= 0)
 
 
 def demote_pages(
@@ -98,16 +98,26 @@ def promote(
     """Dequantise vectors of code pages into FP pages.
 
     Args:
-        sources, targets, scale_at: [m] int64; a negative target is skipped.
+        sources, targets, scale_at: [m] int64; a negative target is skipped, as by :func:`demote`.
         channels: [pages, D] float32, only for INT8_CHANNEL.
         channel_at: [m] int64: whose scales a key has; negative for a value, which has a scale per token.
         others: as in :func:`demote`.
     """
-    chosen = targets >= 0
-    numbers = dequantize(codes[sources[chosen]], scales.view(-1)[scale_at[chosen]], fmt, torch.float32)
+    numbers = dequantize(codes[sources], scales.view(-1)[scale_at], fmt, torch.float32)
     if channels is not None:
         assert channel_at is not None
-        of_page = channel_at[chosen]
-        keys = codes[sources[chosen]].float() * channels[of_page.clamp_min(0)]
-        numbers = torch.where((of_page >= 0).unsqueeze(-1), keys, numbers)
-    rows.index_copy_(0, targets[chosen], numbers.to(rows.dtype))
+        keys = codes[sources].float() * channels[channel_at.clamp_min(0)]
+        numbers = torch.where((channel_at >= 0).unsqueeze(-1), keys, numbers)
+    _put(rows, targets, numbers.to(rows.dtype), targets >= 0)
+
+
+def _put(out: Tensor, at: Tensor, values: Tensor, chosen: Tensor) -> None:
+    """Write ``values`` [m, …] to the places ``at`` [m] of ``out`` where ``chosen`` [m], and nothing elsewhere.
+
+    The others repeat the first that is chosen; if none is, they write back what is there.
+    """
+    if not len(at):
+        return
+    order = torch.where(chosen, torch.arange(len(at), device=at.device), chosen.int().argmax())
+    places = at[order].clamp_min(0)
+    out.index_copy_(0, places, torch.where(chosen.any(), values[order], out[places]))

@@ -158,6 +158,8 @@ def _transfer(
     scale_at: Tensor | None = None,
 ) -> None:
     """Launch the kernel; ``origin`` has its arguments that say where vectors come from."""
+    if not count:
+        return
     head_dim = out.shape[-1]
     # Pointers and sizes that the kernel does not read in this case.
     pointers = ("key", "value", "rows", "sources", "from_scales", "from_scale_at", "channels", "channel_at")
@@ -183,6 +185,8 @@ def demote_pages(
 ) -> None:
     """See :func:`agentkv_kernels.transfer.demote_pages`."""
     pages, _, slots = sources.shape
+    if not pages:
+        return
     head_dim = rows.shape[-1]
     demote_page_kernel[(pages,)](
         rows, sources.contiguous(), codes, targets.contiguous(), scales, scale_at.contiguous(), channels,
