@@ -26,7 +26,7 @@ from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
 from agentkv.cache.formats import KVFormat
-from agentkv.cache.lean import lean_decoder
+from agentkv.cache.lean import lean_forward
 from agentkv.errors import Unsupported
 from agentkv.policies.base import Policy
 
@@ -150,13 +150,13 @@ class PagedModel:
             where they are known to be as good.
 
     Attributes:
-        lean: computes decode steps; None where transformers' own forward does.
+        lean: computes the forward passes; None where transformers' modules do.
     """
 
     def __init__(self, model: PreTrainedModel, weights: str = "auto"):
         self.model = model
         self.layout = layout_of(model.config, model.dtype)
-        self.lean = lean_decoder(model, self.layout, weights)
+        self.lean = lean_forward(model, self.layout, weights)
         self._cache_keyword = cache_keyword(model)
         self._run: ForwardPass | None = None
         self._hooked = False
@@ -234,17 +234,15 @@ class PagedModel:
             before: for each session the logits [V] after the token before, where its policy reads how surprising
                 tokens are.
         """
-        if self.lean is not None and self.lean.takes(ids):
-            logits = self.lean(ids, run).unsqueeze(1)
-        else:
-            logits = self._own_forward(ids, run)
+        all_logits = any(step.policy.reads_surprise for step in run.steps)
+        logits = (self.lean or self._own_forward)(ids, run, all_logits)
         run.finish()
         for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
             if step.policy.reads_surprise:
                 step.surprise.append(_surprise(own, tokens, last))
         return logits[:, -1]
 
-    def _own_forward(self, ids: Tensor, run: ForwardPass) -> Tensor:
+    def _own_forward(self, ids: Tensor, run: ForwardPass, all_logits: bool) -> Tensor:
         """Logits [B, n or 1, V] by transformers' modules."""
         cache = PagedCache(run)
         self._run = run if run.reads_hidden else None
@@ -252,7 +250,7 @@ class PagedModel:
             input_ids=ids,
             position_ids=run.positions,
             use_cache=True,
-            logits_to_keep=0 if any(step.policy.reads_surprise for step in run.steps) else 1,
+            logits_to_keep=0 if all_logits else 1,
             **{self._cache_keyword: cache},
         )
         cache.check_written()

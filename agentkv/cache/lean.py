@@ -1,12 +1,15 @@
-"""A decode step without transformers' modules: the same arithmetic, with a tenth of the Python per layer.
+"""A forward pass without transformers' modules: the same arithmetic, with a tenth of the Python per layer.
 
 Of a step of one token, a small model spends more time between the matrix products than in them. Here a layer is some
 fifteen tensor operations. Families whose layers are exactly RMS norm, rotary attention and a gated SiLU are supported;
-of other models, and of steps with several tokens of one session, transformers' own forward computes.
+of other models transformers' own forward computes.
 
 With int8 weights the products of few rows read half the bytes. Each row of a weight matrix has one scale, and rounding
 is to the nearest, so no calibration is needed. Prompts keep the model's own weights: with many rows, products of int8
 weights are slower than those of bfloat16.
+
+A CPU without half-precision arithmetic multiplies many rows 8 times faster in float32. There, weights and inputs are
+widened for each such product: the model and its cache keep their bytes, and decode steps their int8 weights.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ from transformers import PreTrainedModel
 from agentkv.cache.batch import ForwardPass
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import AgentKVError, Unsupported
+from agentkv_kernels.arithmetic import multiplies_fast
 
 WEIGHTS = ("model", "int8")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """By ``model_type``."""
 INT8_ROWS = 4
-"""Sessions up to which int8 products are faster than bfloat16's."""
+"""Up to so many rows, products of int8 weights are faster than those of the model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class Projection:
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.scale is None:
+            if len(x) > 1 and not multiplies_fast(x.dtype, x.device):
+                bias = None if self.bias is None else self.bias.float()
+                return functional.linear(x.float(), self.weight.float(), bias).to(x.dtype)
             return functional.linear(x, self.weight, self.bias)
         product: Tensor = torch._weight_int8pack_mm(x, self.weight, self.scale)
         return product if self.bias is None else product.add_(self.bias)
@@ -75,13 +82,13 @@ class Layer:
     scaling: float
 
 
-class LeanDecoder:
-    """Computes decode steps of one model.
+class LeanForward:
+    """Computes the forward passes of one model.
 
     Args:
         model: of one of :data:`FAMILIES`.
         layout: of its cache.
-        weights: "model" shares the model's weights, "int8" makes quantised copies.
+        weights: "model" shares the model's weights, "int8" makes quantised copies for passes of few tokens.
 
     Raises:
         Unsupported: a model this cannot compute, with the reason.
@@ -90,9 +97,7 @@ class LeanDecoder:
     def __init__(self, model: PreTrainedModel, layout: KVLayout, weights: str = "model"):
         config = model.config
         check_supported(model, weights)
-        make = _quantized if weights == "int8" else _shared
         self.weights = weights
-        self.most_rows = INT8_ROWS if weights == "int8" else 8
         self._layout = layout
         self._q_heads: int = config.num_attention_heads
         self._eps: float = config.rms_norm_eps
@@ -100,29 +105,33 @@ class LeanDecoder:
         self._embedding: Tensor = base.embed_tokens.weight
         self._rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = base.rotary_emb
         self._norm: Tensor = base.norm.weight
-        self._layers = [_layer(module, make) for module in base.layers]
-        (self._head,) = make([model.lm_head])
+        self._own = _products(model, _shared)
+        self._of_few_rows = _products(model, _quantized) if weights == "int8" else self._own
 
-    def takes(self, ids: Tensor) -> bool:
-        """Whether it can compute these tokens [B, n]: one of each session, and few sessions."""
-        return ids.shape[1] == 1 and len(ids) <= self.most_rows
+    def __call__(self, ids: Tensor, run: ForwardPass, all_logits: bool = False) -> Tensor:
+        """n tokens of each of B sessions, [B, n], through all layers: logits [B, 1, V] after the last, or [B, n, V].
 
-    def __call__(self, ids: Tensor, run: ForwardPass) -> Tensor:
-        """One token of each of B sessions, [B, 1], through all layers: logits [B, V]."""
+        Several tokens are of one session.
+        """
+        products = self._of_few_rows if ids.numel() <= INT8_ROWS else self._own
         reads_hidden = run.reads_hidden
-        hidden = functional.embedding(ids[:, 0], self._embedding)
+        hidden = functional.embedding(ids, self._embedding)
         cos, sin = self._rotary(hidden, run.positions)
         half = sin.shape[-1] // 2
         # rotate_half(x) * sin is x, its halves exchanged, times sin with the first half negated.
-        sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
-        for index, layer in enumerate(self._layers):
+        sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1).flatten(0, 1).unsqueeze(1)
+        cos = cos.flatten(0, 1).unsqueeze(1)
+        shape, hidden = ids.shape, hidden.flatten(0, 1)
+        for index, layer in enumerate(products.layers):
             normed = self._normed(hidden, layer.attention_norm)
             if reads_hidden:
-                run.note_hidden(index, normed.unsqueeze(1))
+                run.note_hidden(index, normed.unflatten(0, shape))
             hidden = hidden + self._attend(index, layer, normed, cos, sin, run)
             gate, up = _together(layer.gate_up, self._normed(hidden, layer.mlp_norm)).chunk(2, dim=-1)
             hidden = hidden + layer.down(functional.silu(gate) * up)
-        return self._head(self._normed(hidden, self._norm))
+        if not all_logits:
+            hidden = hidden.unflatten(0, shape)[:, -1]
+        return products.head(self._normed(hidden, self._norm)).unflatten(0, (len(ids), -1))
 
     def _attend(self, index: int, layer: Layer, normed: Tensor, cos: Tensor, sin: Tensor, run: ForwardPass) -> Tensor:
         q_heads, kv_heads, size = self._q_heads, self._layout.kv_heads, self._layout.head_dim
@@ -132,11 +141,15 @@ class LeanDecoder:
             query = self._normed(rotating[:, :q_heads], layer.query_norm)
             rotating = torch.cat((query, self._normed(rotating[:, q_heads:], layer.key_norm)), dim=1)
         rotated = rotating * cos + rotating.roll(size // 2, -1) * sin
-        run.write(index, rotated[:, q_heads:].unsqueeze(2), heads[:, q_heads + kv_heads :].unsqueeze(2))
+        sessions = len(run.steps)
+        query, key, value = (
+            part.unflatten(0, (sessions, -1)).transpose(1, 2)
+            for part in (rotated[:, :q_heads], rotated[:, q_heads:], heads[:, q_heads + kv_heads :])
+        )
+        run.write(index, key, value)
         window = self._layout.window(index)
-        query = rotated[:, :q_heads].unsqueeze(2)
         out = run.attend(index, query, None, scaling=layer.scaling, softcap=None, window=window)
-        return layer.out(out.reshape(len(normed), -1))
+        return layer.out(out.transpose(1, 2).reshape(len(normed), -1))
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         # In float32 and rounded before the weight, as transformers does it.
@@ -144,25 +157,38 @@ class LeanDecoder:
 
 
 def check_supported(model: PreTrainedModel, weights: str) -> None:
-    """Raises Unsupported or AgentKVError where :class:`LeanDecoder` cannot compute this model with such weights."""
+    """Raises Unsupported or AgentKVError where :class:`LeanForward` cannot compute this model with such weights."""
     config = model.config
     if weights not in WEIGHTS:
         raise AgentKVError(f"unknown weights {weights!r}; they are one of {', '.join(WEIGHTS)}")
     if config.model_type not in FAMILIES:
-        raise Unsupported(f"the lean decode step knows {', '.join(FAMILIES)}, not {config.model_type}")
+        raise Unsupported(f"the lean forward pass knows {', '.join(FAMILIES)}, not {config.model_type}")
     if config.hidden_act not in ("silu", "swish"):
-        raise Unsupported(f"the lean decode step knows gated SiLU, not {config.hidden_act}")
+        raise Unsupported(f"the lean forward pass knows gated SiLU, not {config.hidden_act}")
     if weights == "int8" and not takes_int8(model):
         raise Unsupported(f"int8 weights need a bfloat16 model on the CPU, not {model.dtype} on {model.device}")
     rotated = model.model.rotary_emb.inv_freq.shape[0] * 2
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if rotated != head_dim:
-        raise Unsupported("the lean decode step rotates whole heads")
+        raise Unsupported("the lean forward pass rotates whole heads")
 
 
 def takes_int8(model: PreTrainedModel) -> bool:
     """Whether torch multiplies int8 weights fast for a model of this dtype on this device."""
     return model.dtype is torch.bfloat16 and model.device.type == "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The weights of a model."""
+
+    layers: tuple[Layer, ...]
+    head: Projection
+
+
+def _products(model: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Products:
+    (head,) = make([model.lm_head])
+    return Products(tuple(_layer(module, make) for module in model.model.layers), head)
 
 
 def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Layer:
@@ -203,19 +229,19 @@ def _quantized(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
     return (Projection(codes, None if linears[0].bias is None else torch.cat(biases), scale[:, 0].contiguous()),)
 
 
-def lean_decoder(model: PreTrainedModel, layout: KVLayout, weights: str) -> LeanDecoder | None:
-    """What computes a model's decode steps, or None: transformers' own forward.
+def lean_forward(model: PreTrainedModel, layout: KVLayout, weights: str) -> LeanForward | None:
+    """What computes a model's forward passes, or None: transformers' own.
 
     Args:
         model: any causal language model.
         layout: of its cache.
-        weights: "auto": the model's own, by whatever can compute it; else see :class:`LeanDecoder`.
+        weights: "auto": the model's own, by whatever can compute it; else see :class:`LeanForward`.
 
     Raises:
         Unsupported: int8 weights were asked for, and the model cannot be computed with them.
     """
     try:
-        return LeanDecoder(model, layout, "model" if weights == "auto" else weights)
+        return LeanForward(model, layout, "model" if weights == "auto" else weights)
     except Unsupported:
         if weights == "int8":
             raise

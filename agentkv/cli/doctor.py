@@ -121,8 +121,10 @@ def _versions() -> list[str]:
 def _devices() -> str:
     import torch
 
+    from agentkv_kernels.arithmetic import multiplies_fast
+
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    fast = "with" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "without"
+    fast = "with" if multiplies_fast(torch.bfloat16, torch.device("cpu")) else "without"
     return f"CPU {fast} bfloat16 arithmetic, {torch.get_num_threads()} threads; GPUs: {', '.join(gpus) or 'none'}"
 
 

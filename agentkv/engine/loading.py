@@ -12,7 +12,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as hf_logging
 
 from agentkv.cache.architecture import layout_of
+from agentkv.cache.lean import FAMILIES
 from agentkv.errors import AgentKVError, ModelError
+from agentkv_kernels.arithmetic import multiplies_fast
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -22,7 +24,7 @@ def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[Pr
 
     Args:
         source: folder or hub id.
-        dtype: "auto" is the checkpoint's own, or float32 where a CPU has no bfloat16 arithmetic.
+        dtype: "auto" is the checkpoint's own, or float32 where this machine is slow in it: see :func:`choose_dtype`.
         device: where to put it.
 
     Raises:
@@ -31,7 +33,7 @@ def load_model(source: Path | str, dtype: str, device: torch.device) -> tuple[Pr
     """
     try:
         config = AutoConfig.from_pretrained(source)
-        chosen = choose_dtype(dtype, getattr(config, "dtype", None), device)
+        chosen = choose_dtype(dtype, getattr(config, "dtype", None), device, config.model_type)
         layout_of(config, chosen)
         tokenizer = AutoTokenizer.from_pretrained(source)
         with no_progress_bar():
@@ -73,17 +75,26 @@ def as_device(name: str) -> torch.device:
     return device
 
 
-def choose_dtype(wanted: str, checkpoint: torch.dtype | None, device: torch.device) -> torch.dtype:
-    """Resolve a dtype name; raises ModelError if there is no such dtype."""
+def choose_dtype(
+    wanted: str, checkpoint: torch.dtype | None, device: torch.device, family: str | None = None
+) -> torch.dtype:
+    """Resolve a dtype name; raises ModelError if there is no such dtype.
+
+    Args:
+        wanted: "auto" or a name.
+        checkpoint: of its weights, if it says so.
+        device: where the model will run. A CPU without half-precision arithmetic gets float32, except for what
+            :mod:`agentkv.cache.lean` widens by itself.
+        family: the ``model_type`` of its configuration.
+    """
     if wanted != "auto":
         if wanted not in _DTYPES:
             raise ModelError(f"unknown dtype {wanted!r}; dtypes: auto, {', '.join(_DTYPES)}")
         return _DTYPES[wanted]
-    chosen = checkpoint if checkpoint in _DTYPES.values() else torch.float32
-    slow = chosen in (torch.bfloat16, torch.float16) and device.type == "cpu"
-    if slow and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return torch.float32
-    return chosen or torch.float32
+    chosen = checkpoint if checkpoint in _DTYPES.values() else None
+    if chosen is None or (chosen is torch.bfloat16 and family in FAMILIES):
+        return chosen or torch.float32
+    return chosen if multiplies_fast(chosen, device) else torch.float32
 
 
 def eos_token_ids(model: PreTrainedModel, tokenizer: Any) -> frozenset[int]:

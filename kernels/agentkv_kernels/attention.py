@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from agentkv_kernels.arithmetic import multiplies_fast
 from agentkv_kernels.paged_kv import PagedKV, Regions, read_regions
 from agentkv_kernels.scratch import scratch
 
@@ -70,13 +71,15 @@ def paged_mixed_attention(
     q_heads, n_queries, head_dim = query.shape
     group = q_heads // heads
     # GQA packed: the group's heads and queries are the rows of one matrix product per KV head.
-    score_dtype = torch.promote_types(query.dtype, torch.float32) if group * n_queries <= _EXACT_ROWS else query.dtype
+    exact = torch.promote_types(query.dtype, torch.float32)
+    fast = query.dtype if multiplies_fast(query.dtype, query.device) else exact
+    score_dtype = exact if group * n_queries <= _EXACT_ROWS else fast
     packed = (query.to(score_dtype) * (scaling / (softcap or 1.0))).view(heads, group, n_queries, head_dim)
     query_index = query_index.view(-1, 1, n_queries, 1)
     outs, sums = [], []
     mass = None if mass_weights is None else torch.zeros(heads, slots, device=query.device)
     kept = torch.empty(heads, group, min(probs_of, n_queries), slots, device=query.device) if probs_of else None
-    regions = read_regions(kv, score_dtype, query.dtype)
+    regions = read_regions(kv, score_dtype, fast)
 
     tile = max(1, _TILE_ELEMENTS // (q_heads * slots))
     for start in range(0, n_queries, tile):
@@ -95,7 +98,7 @@ def paged_mixed_attention(
             _add_mass(mass, probs, mass_weights, n_queries - start)
         if kept is not None:
             _keep_last(kept, probs, n_queries - start)
-        outs.append(_weighted_values(probs.flatten(1, 2), regions).view(q_heads, -1, head_dim))
+        outs.append(_weighted_values(probs.flatten(1, 2), regions).to(query.dtype).view(q_heads, -1, head_dim))
     lse = torch.cat(sums, dim=1) if return_lse else None
     return AttentionResult(torch.cat(outs, dim=1), mass, None if kept is None else kept.flatten(0, 1), lse)
 

@@ -64,7 +64,7 @@ class PagedKV:
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """A layer's keys (in the scores' dtype) and values (in the model's), each [H, slots, D], in work buffers.
+    """A layer's keys and values, each in the dtype it is multiplied in, each [H, slots, D], in work buffers.
 
     What has a scale per token is not multiplied by it: ``key_scales`` belongs to the scores of ``code_keys`` and
     ``value_scales`` to the probabilities of ``code_values``, both [H, code slots] float32. None: there is none.
@@ -84,6 +84,8 @@ def read_regions(kv: PagedKV, key_dtype: torch.dtype, value_dtype: torch.dtype) 
     if key_dtype is not fp_keys.dtype:
         fp_keys = scratch("fp_keys", fp_keys.shape, key_dtype, fp_keys.device).copy_(fp_keys)
     fp_values = _gather(kv.fp_halves, kv.fp_index[1], "fp_values")[:, : kv.fp_slots]
+    if value_dtype is not fp_values.dtype:
+        fp_values = scratch("fp_values", fp_values.shape, value_dtype, fp_values.device).copy_(fp_values)
     if kv.fp_filled is not None and kv.fp_filled < kv.fp_slots:  # a probability of zero does not silence a NaN
         empty = kv.token_index[:, kv.code_slots + kv.fp_filled :] < 0
         fp_values[:, kv.fp_filled :].masked_fill_(empty.unsqueeze(-1), 0.0)

@@ -1,12 +1,11 @@
-"""The lean decode step: the same numbers as transformers' own forward, and int8 weights close to them."""
+"""The lean forward pass: the same numbers as transformers' own, and int8 weights close to them."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from agentkv.cache.batch import ForwardPass
-from agentkv.cache.lean import FAMILIES, INT8_ROWS, LeanDecoder, lean_decoder
+from agentkv.cache.lean import FAMILIES, INT8_ROWS, LeanForward, Projection, lean_forward
 from agentkv.engine import Engine
 from agentkv.errors import AgentKVError, Unsupported
 from tests.runtime_helpers import (
@@ -20,13 +19,13 @@ from tests.runtime_helpers import (
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_known_families_are_decoded_without_their_modules(architecture: str) -> None:
+def test_the_known_families_are_computed_without_their_modules(architecture: str) -> None:
     assert (tiny_engine(architecture)._paged.lean is not None) == (architecture in FAMILIES)
 
 
 @pytest.mark.parametrize("policy", ["full", "h2o", "conf-kv", "trim-kv", "surprise"])
 @pytest.mark.parametrize("architecture", FAMILIES)
-def test_a_step_equals_the_modules(monkeypatch: pytest.MonkeyPatch, architecture: str, policy: str) -> None:
+def test_prompts_and_steps_equal_the_modules(monkeypatch: pytest.MonkeyPatch, architecture: str, policy: str) -> None:
     ids = random_ids(120, seed=2)
 
     def logits(lean: bool) -> torch.Tensor:
@@ -40,22 +39,49 @@ def test_a_step_equals_the_modules(monkeypatch: pytest.MonkeyPatch, architecture
     torch.testing.assert_close(logits(lean=True), logits(lean=False), rtol=0.0, atol=1e-9)
 
 
-def test_steps_of_few_sessions_are_lean_and_those_of_many_tokens_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, computed = tiny_engine(), []
-    lean = LeanDecoder.__call__
+def _count_products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dtype]]:
+    """From now on, rows and weight dtype of every product of a layer's last projection."""
+    seen: list[tuple[int, torch.dtype]] = []
+    multiply = Projection.__call__
 
-    def counted(self: LeanDecoder, ids: torch.Tensor, run: ForwardPass) -> torch.Tensor:
-        computed.append(tuple(ids.shape))
-        return lean(self, ids, run)
+    def counted(self: Projection, x: torch.Tensor) -> torch.Tensor:
+        seen.append((len(x), self.weight.dtype))
+        return multiply(self, x)
 
-    monkeypatch.setattr(LeanDecoder, "__call__", counted)
-    sessions = [engine.open_session() for _ in range(9)]
+    monkeypatch.setattr(Projection, "__call__", counted)
+    return seen
+
+
+def test_int8_weights_serve_few_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(tiny_model("llama", torch.bfloat16), DigitTokenizer(), "tiny", "8MiB", weights="int8")
+    sessions = [engine.open_session() for _ in range(INT8_ROWS + 1)]
+    seen = _count_products(monkeypatch)
     for session in sessions:
-        logits_after(engine, session, random_ids(5))
-    assert computed == []
-    engine.decode_batch(sessions[:8], [3] * 8)
-    engine.decode_batch(sessions, [4] * 9)
-    assert computed == [(8, 1)]
+        logits_after(engine, session, random_ids(30))
+    assert {dtype for rows, dtype in seen if rows == 30} == {torch.bfloat16}
+    for count, dtype in ((INT8_ROWS, torch.int8), (INT8_ROWS + 1, torch.bfloat16)):
+        seen.clear()
+        engine.decode_batch(sessions[:count], [3] * count)
+        assert set(seen) == {(count, dtype)}
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_products_are_widened_where_half_precision_is_slow(monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
+    ids, logits = random_ids(60, seed=4), {}
+    for fast in (True, False):
+        for module in ("agentkv.cache.lean", "agentkv_kernels.attention"):
+            monkeypatch.setattr(f"{module}.multiplies_fast", lambda dtype, device, fast=fast: fast)
+        engine = Engine(tiny_model(architecture, torch.bfloat16), DigitTokenizer(), "tiny", "8MiB")
+        session = engine.open_session()
+        parts = [ids[:40], *([token] for token in ids[40:])]
+        logits[fast] = torch.stack([logits_after(engine, session, part) for part in parts]).float()
+        assert engine.arena.layout.dtype is torch.bfloat16
+    exact = tiny_engine(architecture, torch.float32)
+    reference = exact.open_session()
+    expected = torch.stack([logits_after(exact, reference, part) for part in parts])
+    off = {fast: float((logits[fast] - expected).std() / expected.std()) for fast in logits}
+    assert 0 < off[False] < 0.1
+    assert off[False] < 1.5 * off[True]
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
@@ -76,9 +102,8 @@ def test_int8_weights_are_close(architecture: str) -> None:
 
 def test_int8_weights_round_to_the_nearest_of_a_row() -> None:
     model = tiny_model("qwen2", torch.bfloat16)
-    lean = LeanDecoder(model, tiny_engine("qwen2", torch.bfloat16).layout, "int8")
-    assert lean.most_rows == INT8_ROWS
-    (projection,) = lean._layers[0].qkv
+    lean = LeanForward(model, tiny_engine("qwen2", torch.bfloat16).layout, "int8")
+    (projection,) = lean._of_few_rows.layers[0].qkv
     attention = model.model.layers[0].self_attn
     weight = torch.cat([part.weight for part in (attention.q_proj, attention.k_proj, attention.v_proj)]).float()
     error = (projection.weight.float() * projection.scale.float().unsqueeze(1) - weight).abs()
@@ -101,7 +126,7 @@ def test_what_cannot_be_is_refused(architecture, dtype, weights, error, message)
 
 def test_auto_never_refuses() -> None:
     model = tiny_model("gpt2")
-    assert lean_decoder(model, tiny_engine("gpt2").layout, "auto") is None
+    assert lean_forward(model, tiny_engine("gpt2").layout, "auto") is None
 
 
 @pytest.mark.model

@@ -322,8 +322,16 @@ class TestLoading:
         with pytest.raises(ModelError, match=f"device '{device}' cannot be used here"):
             as_device(device)
 
-    def test_dtypes(self) -> None:
+    def test_dtypes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cpu = torch.device("cpu")
+        monkeypatch.setattr("agentkv.engine.loading.multiplies_fast", lambda dtype, device: False)
+        # What widens its products itself keeps the checkpoint's bytes; the rest is faster in float32.
+        assert choose_dtype("auto", torch.bfloat16, cpu, "llama") is torch.bfloat16
+        assert choose_dtype("auto", torch.float16, cpu, "llama") is torch.float32
+        assert choose_dtype("auto", torch.bfloat16, cpu, "gpt2") is torch.float32
+        assert choose_dtype("bfloat16", None, cpu, "gpt2") is torch.bfloat16
+        monkeypatch.setattr("agentkv.engine.loading.multiplies_fast", lambda dtype, device: True)
+        assert choose_dtype("auto", torch.bfloat16, cpu, "gpt2") is torch.bfloat16
         assert choose_dtype("float32", torch.bfloat16, cpu) is torch.float32
         assert choose_dtype("auto", None, cpu) is torch.float32
         with pytest.raises(ModelError, match="unknown dtype 'int4'"):
