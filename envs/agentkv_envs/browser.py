@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs.errors import BrowserMissing, InfraError
+from agentkv_envs.targets import Targets
 
 INSTALL_HINT = (
     "install one with `apt-get install chromium-headless-shell` (Debian, Ubuntu) or `playwright install chromium`,"
@@ -58,11 +59,15 @@ class BrowserHost:
 
     Every process it starts carries a mark in its command line, so that a hung browser can be killed without
     touching any other.
+
+    Attributes:
+        targets: the tabs of the browser that runs, or ran last.
     """
 
     def __init__(self, executable: str | None = None, offline: bool = True):
         self._executable = executable
         self._offline = offline
+        self.targets = Targets()
         self._mark = ""
         self._has_run = False
         self._reach: frozenset[str] = frozenset()
@@ -99,6 +104,8 @@ class BrowserHost:
         args = [*_ARGS, self._mark, *([rules] if self._offline else [])]
         try:
             self._browser = await self._playwright.chromium.launch(executable_path=path, args=args)
+            self.targets = Targets()
+            await self.targets.watch(self._browser)
         except PlaywrightError as error:
             reason = f"Chromium ({path or 'Playwright'}) does not start: {_first_line(error)}"
             if self._has_run:

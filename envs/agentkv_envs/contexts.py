@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, Page, StorageState, ViewportSize
 from playwright.async_api import Error as PlaywrightError
+
+from agentkv_envs.targets import context_id
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 _MAX_CLOSING = 2
@@ -20,9 +23,18 @@ def _script(name: str) -> str:
     return resources.files(__package__ or "agentkv_envs").joinpath(name).read_text()
 
 
+@dataclass(frozen=True)
+class Window:
+    """A browser context with its first page; `key` is the browser's own name for the context."""
+
+    context: BrowserContext
+    page: Page
+    key: str
+
+
 async def open_context(
     browser: Browser, real: bool = False, viewport: ViewportSize = VIEWPORT, storage: StorageState | None = None
-) -> tuple[BrowserContext, Page]:
+) -> Window:
     """A context of its own cookies and storage, with one blank page.
 
     Args:
@@ -42,25 +54,26 @@ async def open_context(
     await context.add_init_script(_script("settle.js"))
     if not real:
         await context.add_init_script(_script("clock.js"))
-    return context, await context.new_page()
+    page = await context.new_page()
+    return Window(context, page, await context_id(page))
 
 
 class ContextPool:
     """Opens contexts and closes episodes in the background, so that no episode waits for either."""
 
     def __init__(self) -> None:
-        self._spare: asyncio.Task[tuple[BrowserContext, Page]] | None = None
+        self._spare: asyncio.Task[Window] | None = None
         self._browser: Browser | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def take(self, browser: Browser) -> tuple[BrowserContext, Page]:
+    async def take(self, browser: Browser) -> Window:
         """The context that was prepared, or a new one."""
         spare, self._spare = self._spare, None
         if spare is not None and self._browser is browser:
             with contextlib.suppress(PlaywrightError):
-                context, page = await spare
-                if not page.is_closed():
-                    return context, page
+                window = await spare
+                if not window.page.is_closed():
+                    return window
         return await open_context(browser)
 
     def prepare(self, browser: Browser) -> None:
@@ -83,8 +96,8 @@ class ContextPool:
         spare, self._spare = self._spare, None
         if spare is not None:
             with contextlib.suppress(PlaywrightError, TimeoutError):
-                context, _ = await asyncio.wait_for(spare, _CLOSE_S)
-                await asyncio.wait_for(context.close(), _CLOSE_S)
+                window = await asyncio.wait_for(spare, _CLOSE_S)
+                await asyncio.wait_for(window.context.close(), _CLOSE_S)
         if self._closing:
             await asyncio.wait(self._closing)
 

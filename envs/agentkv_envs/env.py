@@ -261,7 +261,8 @@ class WebEnv:
         began = perf_counter()
         episode = Episode(self._options, self._count_tokens)
         try:
-            await episode.start(browser, self._contexts, task, World(seed, task.split), self._logins)
+            world = World(seed, task.split)
+            await episode.start(browser, self._host.targets, self._contexts, task, world, self._logins)
             observation = await episode.observe()
         except BaseException:  # cancelled too: what has not come to its first observation is no episode
             await self._contexts.retire(episode.close())

@@ -14,7 +14,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
 from agentkv_envs.captions import caption_of
-from agentkv_envs.contexts import VIEWPORT, ContextPool, open_context
+from agentkv_envs.contexts import VIEWPORT, ContextPool, Window, open_context
 from agentkv_envs.delta import Delta
 from agentkv_envs.errors import ActionError, InfraError
 from agentkv_envs.execute import Check, perform
@@ -26,6 +26,7 @@ from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
 from agentkv_envs.som import observe_som
 from agentkv_envs.tabs import Tabs
+from agentkv_envs.targets import Targets
 from agentkv_envs.tasks import bind
 from agentkv_envs.tasks.assemble import at_seed, with_reminder
 from agentkv_envs.types import Action, Observation, Task
@@ -65,7 +66,13 @@ class Episode:
     # Life
 
     async def start(
-        self, browser: Browser, contexts: ContextPool, task: Task, world: World, logins: hosts.Logins
+        self,
+        browser: Browser,
+        targets: Targets,
+        contexts: ContextPool,
+        task: Task,
+        world: World,
+        logins: hosts.Logins,
     ) -> None:
         """Open the task's start pages: on its sites with fresh data, or on real hosts, signed in through `logins`.
 
@@ -74,13 +81,14 @@ class Episode:
             InfraError: a start page cannot be reached.
         """
         if task.external:
-            context, first = await self._open_hosts(browser, task, logins)
+            window = await self._open_hosts(browser, task, logins)
         else:
-            self.context, first = await contexts.take(browser)
-            context = self.context
-            await self._open_sites(context, task, world)
+            window = await contexts.take(browser)
+            self.context = window.context
+            await self._open_sites(window.context, task, world)
+        context, first = window.context, window.page
         self.tabs.adopt(first)
-        self.tabs.watch(context)
+        self.tabs.watch(context, lambda: targets.count(window.key))
         since = time() * 1e3
         for number, url in enumerate(self.bound.start_url.split(" |AND| ")):
             await _open(first if number == 0 else await context.new_page(), url)
@@ -96,16 +104,17 @@ class Episode:
         assert self.task is not None
         return self.task
 
-    async def _open_hosts(self, browser: Browser, task: Task, logins: hosts.Logins) -> tuple[BrowserContext, Page]:
+    async def _open_hosts(self, browser: Browser, task: Task, logins: hosts.Logins) -> Window:
         hosts.require([task])
         self.urls.update(hosts.addresses())
         self.task = bind(task, self.values())
         await hosts.reset(self.task, self.urls)
         state = await logins.state(browser, self.urls, hosts.login_sites(task))
         viewport: Any = {**VIEWPORT, **task.raw.get("viewport_size", {})}
-        self.context, first = await open_context(browser, real=True, viewport=viewport, storage=state)
+        window = await open_context(browser, real=True, viewport=viewport, storage=state)
+        self.context = window.context
         await hosts.check_images(self.task, self.context)
-        return self.context, first
+        return window
 
     async def _open_sites(self, context: BrowserContext, task: Task, world: World) -> None:
         self.sites = [open_site(name, world, self.urls) for name in task.sites]
@@ -254,14 +263,14 @@ class Episode:
     # Resting and observing
 
     async def _settle(self, since: float) -> None:
-        """Wait for pending navigations, then for a quiet DOM, on whatever tab is current in the end.
+        """Wait for pending navigations and tabs, then for a quiet DOM, on whatever tab is current in the end.
 
         Args:
             since: when the action began, in milliseconds since the epoch.
         """
         while True:
             page = self.page()
-            while self.tabs.navigating:
+            while self.tabs.busy():
                 await asyncio.sleep(0.003)
             try:
                 mark = self.options.captions != "none" and bool(self.sites)
@@ -273,7 +282,7 @@ class Episode:
                     raise
                 await asyncio.sleep(0.005)
                 continue
-            if page is self.page() and not self.tabs.navigating:
+            if page is self.page() and not self.tabs.busy():
                 self._reports[page] = report
                 return
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from playwright.async_api import BrowserContext, Dialog, Page, Request
@@ -13,6 +15,8 @@ from agentkv_envs.errors import InfraError
 from agentkv_envs.sent import Sent, form_fields
 
 _MAX_MESSAGES = 5
+# A tab whose server says nothing for so long is looked at when it does.
+_OPENING_S = 5.0
 
 
 class Tabs:
@@ -37,10 +41,14 @@ class Tabs:
         self._messages: list[str] = []
         self._navigating: set[Request] = set()
         self._fresh: set[Page] = set()
+        self._count: Callable[[], int] = lambda: len(self.pages)
+        self._given_up = 0
+        self._opening_since = 0.0
         self._crashed = False
 
-    def watch(self, context: BrowserContext) -> None:
-        """Take over every tab that opens in this context from now on."""
+    def watch(self, context: BrowserContext, count: Callable[[], int]) -> None:
+        """Take over every tab that opens in this context from now on; `count` tells how many the browser has there."""
+        self._count = count
         context.on("page", self._opened)
 
     @contextlib.contextmanager
@@ -114,6 +122,23 @@ class Tabs:
     def navigating(self) -> bool:
         """Whether a document has been asked for and has not answered yet."""
         return bool(self._navigating) and not self._crashed
+
+    def opening(self) -> bool:
+        """Whether the browser has made a tab that Playwright has not told of, its first document being under way."""
+        missing = self._count() - len(self.pages)
+        self._given_up = max(0, min(self._given_up, missing))
+        if missing <= self._given_up or self._crashed:
+            self._opening_since = 0.0
+            return False
+        self._opening_since = self._opening_since or monotonic()
+        if monotonic() - self._opening_since < _OPENING_S:
+            return True
+        self._given_up, self._opening_since = missing, 0.0
+        return False
+
+    def busy(self) -> bool:
+        """Whether a document or a tab is under way."""
+        return self.navigating or self.opening()
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         """Alerts are noted and accepted, questions wait for the agent."""

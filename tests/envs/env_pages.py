@@ -30,6 +30,12 @@ PAGES = {
     "<label><input type=checkbox checked> News</label><button>Send</button></form>",
     "/frames": "<title>Frames</title><iframe srcdoc='<button>Inside</button>'></iframe><div id=host></div>"
     "<script>host.attachShadow({mode:'open'}).innerHTML = '<button>Shadow</button>'</script>",
+    "/slow-popup": "<title>Opener</title><a href='/slow-page' target=_blank>Link</a>"
+    "<a href='/slow-page' target=_blank rel=opener>Opener link</a>"
+    "<form action='/slow-page' target=_blank><button>Form</button></form>"
+    "<button onclick=\"window.open('/slow-page')\">Script</button>"
+    "<button onclick=\"window.open('/hang-server')\">Silent</button><button>Nothing</button>",
+    "/slow-page": "<title>Slow</title><h1>Slow</h1>",
     "/popup": "<title>Opener</title><a href='/late' target=_blank>Open</a>",
     "/many": "<title>Many</title>"
     + "".join(f"<p>Paragraph {i} with a <a href='/p{i}'>link number {i}</a></p>" for i in range(120)),
@@ -88,14 +94,17 @@ PAGES = {
     "/outside": "<title>Outside</title><a href='http://example.com/'>Leave</a><img src='http://example.com/x.png'>",
 }
 
+# Seconds that the server takes for a page.
+_DELAYS = {"/slow": 0.2, "/slow-page": 0.8}
+
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/hang-server":
             self.server.released.wait(60)  # type: ignore[attr-defined]
             return
-        if self.path == "/slow":
-            time.sleep(0.2)
+        if self.path.startswith("/slow"):
+            time.sleep(_DELAYS.get(self.path.partition("?")[0], 0.0))
         body = PAGES.get(self.path.partition("?")[0])
         data = (body or "<title>Not found</title>").encode()
         self.send_response(200 if body else 404)

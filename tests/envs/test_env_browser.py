@@ -64,6 +64,27 @@ def test_a_new_tab_is_entered_and_closing_it_returns(env: WebEnv, site: str) -> 
     assert driver.seen.title == "Late"
 
 
+@pytest.mark.parametrize("opener", ["Link", "Opener link", "Form", "Script"])
+def test_a_tab_whose_page_is_slow_is_waited_for(env: WebEnv, site: str, opener: str) -> None:
+    """Playwright tells of a tab only once its server has answered, here long after the opening page is at rest."""
+    driver = Driver(env, f"{site}/slow-popup")
+    driver.do(f'click "{opener}"')
+    assert (driver.seen.tabs, driver.seen.current_tab, driver.seen.title) == (("Opener", "Slow"), 1, "Slow")
+    driver.do("close_tab")
+    assert driver.seen.tabs == ("Opener",)
+
+
+def test_a_tab_that_never_answers_is_given_up_once(env: WebEnv, site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkv_envs.tabs._OPENING_S", 0.3)
+    driver = Driver(env, f"{site}/slow-popup")
+    assert driver.do('click "Silent"').error is None
+    assert driver.seen.tabs == ("Opener",)
+    monkeypatch.setattr("agentkv_envs.tabs._OPENING_S", 60.0)  # a second wait for it would not end in time
+    assert driver.do('click "Nothing"').error is None
+    driver.do('click "Link"')
+    assert driver.seen.tabs == ("Opener", "Slow")
+
+
 def test_late_changes_are_waited_for(env: WebEnv, site: str) -> None:
     driver = Driver(env, f"{site}/late")
     driver.do('click "Go"')
