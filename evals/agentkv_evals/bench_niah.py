@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkv.chat.template import FALLBACK_TEMPLATE
-from agentkv.engine import Engine, SamplingParams
+from agentkv.engine import Engine, SamplingParams, Session
 from agentkv_evals.bench_common import check_prefill, check_room, grid, mib, open_session, unequal_bytes
 from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
@@ -158,33 +158,59 @@ def as_case(tokenizer: Any, prompt: NeedlePrompt) -> Case:
     return Case(prompt, leading + encode(tokenizer, context), encode(tokenizer, question))
 
 
-def ask(engine: Engine, arm: Arm, case: Case, mode: str, prefill: str = "chunked") -> tuple[str, int]:
-    """The greedy reply in a new session, and the most bytes that session held."""
+def ask(
+    engine: Engine, arm: Arm, case: Case, modes: Sequence[str], prefill: str = "chunked"
+) -> dict[str, tuple[str, int]]:
+    """For each mode the greedy reply in a new session, and the most bytes that session held."""
+    answers: dict[str, tuple[str, int]] = {}
     with closing(open_session(engine, arm, prefill)) as session:
-        new_ids = case.context_ids + case.question_ids
-        if mode == "late":
-            session.ledger.extend(case.context_ids)
-            engine.compute_waiting(session)
-            new_ids = case.question_ids
-        params = SamplingParams(max_tokens=REPLY_TOKENS)
-        reply = "".join(event.text for event in engine.generate(session, new_ids, params))
-        return reply, session.stats.peak_bytes
+        if len(modes) > 1:
+            _compute_common(engine, session, case)
+        for mode in modes:
+            with closing(engine.fork_session(session)) as own:
+                reply = _answer(engine, own, case, mode)
+                answers[mode] = reply, max(session.stats.peak_bytes, own.stats.peak_bytes)
+    return answers
+
+
+def _compute_common(engine: Engine, session: Session, case: Case) -> None:
+    """Compute the chunks that are the same whether the question follows in the same prefill or not."""
+    context, question = case.context_ids, len(case.question_ids)
+    while (left := len(context) - session.logical_length) > 0:
+        n = session.cache.chunk(left)
+        if n != session.cache.chunk(left + question):
+            return
+        done = session.logical_length
+        session.ledger.extend(context[done : done + n])
+        engine.compute_chunk(session)
+
+
+def _answer(engine: Engine, session: Session, case: Case, mode: str) -> str:
+    """The reply of a session that may have computed some of the context."""
+    new_ids = (case.context_ids + case.question_ids)[session.logical_length :]
+    if mode == "late":
+        session.ledger.extend(new_ids[: -len(case.question_ids)])
+        engine.compute_waiting(session)
+        new_ids = case.question_ids
+    params = SamplingParams(max_tokens=REPLY_TOKENS)
+    return "".join(event.text for event in engine.generate(session, new_ids, params))
 
 
 def measure(
     engine: Engine, arms: Sequence[Arm], sets: Sequence[CaseSet], options: NiahOptions, prompt_done: Callable[[], None]
 ) -> Iterator[NiahRow]:
-    """Every arm on the same prompts, one set and mode after the other."""
+    """Every arm on the same prompts, one set after the other."""
+    modes = tuple(dict.fromkeys(options.modes))
     for case_set in sets:
-        for mode in dict.fromkeys(options.modes):
-            for arm in arms:
-                found, peak = 0, 0
-                for case in case_set.cases:
-                    reply, held = ask(engine, arm, case, mode, options.prefill)
-                    found += case_set.answered(case, reply)
-                    peak = max(peak, held)
+        for arm in arms:
+            found, peak = dict.fromkeys(modes, 0), dict.fromkeys(modes, 0)
+            for case in case_set.cases:
+                for mode, (reply, held) in ask(engine, arm, case, modes, options.prefill).items():
+                    found[mode] += case_set.answered(case, reply)
+                    peak[mode] = max(peak[mode], held)
                     prompt_done()
-                yield _row(arm, mode, options.prefill, case_set, found, peak)
+            for mode in modes:
+                yield _row(arm, mode, options.prefill, case_set, found[mode], peak[mode])
 
 
 def _row(arm: Arm, mode: str, prefill: str, case_set: CaseSet, found: int, peak: int) -> NiahRow:

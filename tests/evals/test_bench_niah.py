@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from bench_fakes import WordTokenizer, word_engine
 
 from agentkv.errors import AgentKVError
 from agentkv_evals import bench_niah
-from agentkv_evals.bench_niah import CaseSet, NiahOptions, as_case, ask
+from agentkv_evals.bench_niah import MODES, CaseSet, NiahOptions, as_case, ask
 from agentkv_evals.niah_prompts import NeedlePrompt
 from agentkv_evals.plan import Arm
 
@@ -45,8 +46,8 @@ def test_late_caches_the_context_before_the_question_known_feeds_both_at_once(ti
         return generate(session, new_ids, params)
 
     monkeypatch.setattr(tiny, "generate", spy)
-    known = ask(tiny, Arm("full"), case, "known")
-    late = ask(tiny, Arm("full"), case, "late")
+    known = ask(tiny, Arm("full"), case, ("known",))["known"]
+    late = ask(tiny, Arm("full"), case, ("late",))["late"]
     assert fed == [
         (0, [], case.context_ids + case.question_ids, 0.0),
         (len(case.context_ids), case.context_ids, case.question_ids, 0.0),
@@ -57,8 +58,31 @@ def test_late_caches_the_context_before_the_question_known_feeds_both_at_once(ti
     assert tiny.arena.used_pages == 0
 
 
+@pytest.mark.parametrize("prefill", ["chunked", "whole"])
+@pytest.mark.parametrize("policy", ["random", "h2o", "snapkv", "conf-kv", "surprise", "full"])
+def test_modes_asked_together_share_a_prefill_and_answer_as_alone(tiny, monkeypatch, policy: str, prefill: str) -> None:
+    arm = Arm(policy, None if policy == "full" else "96")
+    words = random.Random(5).choices(["one", "two", "three", "four", "five", "six", "seven"], k=220)
+    case = as_case(tiny.tokenizer, NeedlePrompt(" ".join(words), "which is it ?", "it is", "42"))
+    alone = {mode: ask(tiny, arm, case, (mode,), prefill)[mode] for mode in MODES}
+    computed = []
+    compute = tiny.compute_chunk
+
+    def counted(session, at_most=None):
+        before = session.logical_length
+        logits = compute(session, at_most)
+        computed.append(session.logical_length - before)
+        return logits
+
+    monkeypatch.setattr(tiny, "compute_chunk", counted)
+    assert ask(tiny, arm, case, MODES, prefill) == alone
+    if prefill == "chunked" and policy != "full":
+        assert sum(computed) < 1.5 * case.tokens
+    assert tiny.arena.used_pages == 0
+
+
 def test_rows_count_the_answers_found(tiny, tmp_path, capsys) -> None:
-    reply, _ = ask(tiny, Arm("full"), as_case(tiny.tokenizer, PROMPT), "late")
+    reply, _ = ask(tiny, Arm("full"), as_case(tiny.tokenizer, PROMPT), ("late",))["late"]
     hit = NeedlePrompt(PROMPT.context, PROMPT.question, PROMPT.prefix, reply.split()[-1])
     miss = NeedlePrompt(PROMPT.context, PROMPT.question, PROMPT.prefix, "lighthouse")
     prompts = write_prompts(tmp_path / "prompts.jsonl", [hit, miss, miss, miss])
@@ -67,7 +91,7 @@ def test_rows_count_the_answers_found(tiny, tmp_path, capsys) -> None:
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     arms = [(row["mode"], row["policy"], row["budget"]) for row in rows]
     assert arms == [
-        ("known", "full", None), ("known", "window", "96"), ("late", "full", None), ("late", "window", "96"),
+        ("known", "full", None), ("late", "full", None), ("known", "window", "96"), ("late", "window", "96"),
     ]  # fmt: skip
     for row in rows:
         assert (row["bench"], row["kind"], row["prefill"]) == ("niah", "file", "chunked")
