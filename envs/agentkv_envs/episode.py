@@ -315,6 +315,8 @@ class Episode:
         for _ in range(_TRIES):
             page = self.page()
             self._check_size(page)
+            if self._reports.get(page, {}).get("bare"):  # no body: a picture or data, for which Playwright would wait
+                return page, ""
             try:
                 return page, await page.aria_snapshot(mode="ai", boxes=True, timeout=0)
             except PlaywrightError as error:

@@ -39,6 +39,7 @@
     loading,
     document: state.id,
     title: document.title,
+    bare: !document.body,
     nodes: document.getElementsByTagName("*").length,
     canGoBack: window.navigation ? navigation.canGoBack : history.length > 1,
     invalid: [...document.querySelectorAll(":user-invalid")].filter((e) => e.validationMessage)

@@ -36,6 +36,8 @@ PAGES = {
     "<button onclick=\"window.open('/slow-page')\">Script</button>"
     "<button onclick=\"window.open('/hang-server')\">Silent</button><button>Nothing</button>",
     "/slow-page": "<title>Slow</title><h1>Slow</h1>",
+    "/bare": "<title>Bare</title><a href='/drawing.svg'>Drawing</a><button onclick='document.open()'>Empty</button>",
+    "/drawing.svg": "<svg xmlns='http://www.w3.org/2000/svg'><title>Drawing</title><circle r='9'/></svg>",
     "/popup": "<title>Opener</title><a href='/late' target=_blank>Open</a>",
     "/many": "<title>Many</title>"
     + "".join(f"<p>Paragraph {i} with a <a href='/p{i}'>link number {i}</a></p>" for i in range(120)),
@@ -108,7 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = PAGES.get(self.path.partition("?")[0])
         data = (body or "<title>Not found</title>").encode()
         self.send_response(200 if body else 404)
-        self.send_header("content-type", "text/html; charset=utf-8")
+        kind = "image/svg+xml" if self.path.endswith(".svg") else "text/html; charset=utf-8"
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

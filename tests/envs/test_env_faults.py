@@ -202,6 +202,15 @@ def test_a_document_whose_load_event_never_comes_is_observed(env: WebEnv, site: 
     assert time.monotonic() - began < 8
 
 
+def test_a_document_without_a_body_is_observed(env: WebEnv, site: str) -> None:
+    driver = Driver(env, f"{site}/bare")
+    driver.do('click "Drawing"')
+    assert (driver.seen.title, driver.seen.elements) == ("Drawing", ())
+    driver.do("go_back")
+    driver.do('click "Empty"')
+    assert driver.seen.elements == ()
+
+
 def test_a_page_that_never_stops_changing_is_observed_after_the_cap(env: WebEnv, site: str) -> None:
     driver = Driver(env, f"{site}/restless")
     assert driver.seen.title == "Restless"
