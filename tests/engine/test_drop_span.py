@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkv import policies
+from agentkv.cache.store import KVStore
 from agentkv.engine import Engine, SamplingParams
 from agentkv.errors import AgentKVError, ContextOverflow, Unsupported
 from tests.runtime_helpers import (
@@ -92,6 +93,40 @@ def test_dropping_anything_keeps_every_session_inside_its_bytes(policy: str, ste
         assert (error <= there.abs().amax(-1) * (1 / 15 if store.code_slots else 1e-5)).all()
     session.close()
     reference.close()
+
+
+def test_a_token_goes_beside_quantised_slots_when_those_in_the_models_dtype_were_dropped() -> None:
+    """The heads hold just what a confident model is granted, so that one slot could take the new token's place."""
+    engine, ids = engine_of("llama"), random_ids(60, seed=4)
+    by_age = engine.open_session("conf-kv", 40)
+    logits_after(engine, by_age, ids)
+    quantised, oldest_fp = by_age.cache.store.code_slots, _oldest_fp_token(by_age.cache.store)
+    session = engine.open_session("conf-kv", 40, tight=quantised)
+    logits_after(engine, session, ids)
+    session.drop_span(oldest_fp, 60)
+    store = session.cache.store
+    assert (store.fp.used == 0).all()
+    assert (store.used == quantised).all()
+    before = store.in_use(store.token_index)[:, :, :quantised].clone()
+    session.cache.confidence = 1.0
+    logits_after(engine, session, [9])
+    assert (store.fp.used == 1).all()
+    held = store.in_use(store.token_index)
+    assert (held[:, :, store.code_slots :] == 60).sum().item() == engine.layout.layers * engine.layout.kv_heads
+    kept = held[:, :, : store.code_slots].flatten(0, 1)
+    for old, now in zip(before.flatten(0, 1), kept, strict=True):
+        assert set(now[now >= 0].tolist()) < set(old.tolist())
+    session.close()
+    by_age.close()
+
+
+def _oldest_fp_token(store: KVStore) -> int:
+    """The oldest token that any head holds in the model's dtype; what is quantised is older in all of them."""
+    tokens = store.in_use(store.token_index)
+    newer = tokens[:, :, store.code_slots :]
+    oldest = int(newer[newer >= 0].min())
+    assert int(tokens[:, :, : store.code_slots].max()) < oldest
+    return oldest
 
 
 def test_full_counts_what_it_holds_against_its_budget_and_everything_against_the_window() -> None:
