@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentkv.cli import bench, chat, doctor, evaluate, models, runs, serve
+from agentkv.cli import bench, chat, doctor, evaluate, models, runs, serve, train
 
 
 def _print_version(wanted: bool) -> None:
@@ -31,6 +31,7 @@ def _root(
       agentkv serve --policy conf-kv --budget 8MiB
       agentkv eval --tasks vwa75 --policy full --policy conf-kv
       agentkv runs list
+      agentkv train agent --traces traces.jsonl --out adapter
     """
 
 
@@ -43,3 +44,4 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(bench.app, name="bench")
+app.add_typer(train.app, name="train")

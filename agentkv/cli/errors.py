@@ -22,6 +22,7 @@ _EXTRAS = {
     "multipart": "eval",
     "python_multipart": "eval",
     "matplotlib": "eval",
+    "peft": "train",
 }
 
 

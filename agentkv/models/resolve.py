@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from agentkv.errors import ModelError, UnknownName
+from agentkv.models.adapters import is_adapter, read_adapter
 from agentkv.models.progress import Progress, default_progress
 from agentkv.models.registry import EMBEDDED, model_folder, names
 from agentkv.models.store import damage, pull
@@ -19,7 +20,7 @@ def is_pulled(name: str) -> bool:
 
 
 def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | str:
-    """Find a model by embedded name, local folder or hub id, in this order.
+    """Find a model by embedded name, local folder (of a model or an adapter) or hub id, in this order.
 
     An embedded model is pulled when absent, and pulled again when any of its files no longer has the hash
     recorded at the pull.
@@ -29,7 +30,7 @@ def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | 
 
     Raises:
         UnknownName: `name` is none of the three.
-        ModelError: a folder without config.json, or a pull that failed.
+        ModelError: a folder without config.json, an adapter that cannot be read, or a pull that failed.
     """
     check_model(name)
     text = str(name)
@@ -45,6 +46,9 @@ def check_model(name: str | Path) -> None:
     if text in EMBEDDED:
         return
     folder = Path(text).expanduser()
+    if is_adapter(folder):
+        check_model(read_adapter(folder).base)
+        return
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(f"the folder {folder} holds no config.json, so it is no model; give a transformers folder")

@@ -1,0 +1,188 @@
+"""`agentkv train agent`: from files of demonstrations to a folder with an adapter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentkv.engine.loading import as_device, eos_token_ids, load_model
+from agentkv.engine.merging import base_fingerprint
+from agentkv.models import resolve_model
+from agentkv.models.adapters import CONFIG, WEIGHTS, is_adapter
+from agentkv.train import checkpoint
+from agentkv.train import log as logs
+from agentkv.train.attention import use_packed_attention
+from agentkv.train.checkpoint import Progress
+from agentkv.train.documents import Document
+from agentkv.train.errors import TrainError
+from agentkv.train.log import Log, Screen, read_log
+from agentkv.train.lora import add_lora, save_adapter
+from agentkv.train.measure import Measured
+from agentkv.train.settings import TrainSettings
+from agentkv.train.trainer import Data, Trained, Trainer
+from agentkv_agents.teaching.card import write_card
+from agentkv_agents.teaching.leaks import check_leaks, test_text
+from agentkv_agents.teaching.picture import save_picture
+from agentkv_agents.teaching.render import Renderer
+from agentkv_agents.teaching.traces import Split, Trace, digest, read_traces, split
+
+CARD, PICTURE = "README.md", "training.svg"
+UNSEEN, SEEN = "unseen families", "seen families"
+_OURS = (checkpoint.FILE, logs.FILE, CONFIG, WEIGHTS, CARD, PICTURE)
+
+
+@dataclass(frozen=True)
+class TeachOptions:
+    """One training.
+
+    Attributes:
+        traces: files of demonstrations.
+        out: the folder for the adapter, its card, the log and the checkpoint.
+        model: the base: embedded name, model folder or hub id.
+        held_out: families that validate and are not trained on.
+        validate: the most demonstrations of each validation set.
+        fresh: begin again if the folder holds a training.
+        json: rows on standard output instead of progress.
+    """
+
+    traces: tuple[Path, ...]
+    out: Path
+    model: str = "smollm2-135m"
+    settings: TrainSettings = field(default_factory=TrainSettings)
+    held_out: int = 6
+    validate: int = 24
+    dtype: str = "auto"
+    device: str = "cpu"
+    fresh: bool = False
+    json: bool = False
+
+
+def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) -> None:
+    """Train, and write the adapter with the lowest loss on unseen families. Interrupted, the same call goes on.
+
+    Raises:
+        TrainError: traces, settings or folder that cannot be used, or a training that failed.
+        AgentKVError: the base cannot be loaded.
+        ModuleNotFoundError: peft or matplotlib is missing.
+        KeyboardInterrupt: after a checkpoint, when `interrupted` says so.
+    """
+    import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
+    import peft  # noqa: F401
+
+    traces = read_traces(options.traces)
+    check_leaks(traces, test_text())
+    parts = split(traces, options.held_out, options.validate, options.validate)
+    if is_adapter(options.model):
+        raise TrainError(f"{options.model} is an adapter already; train one for its base")
+    prepare(options.out, options.fresh)
+    model, tokenizer = load_model(resolve_model(options.model), options.dtype, as_device(options.device))
+    facts = _facts(options, traces, base_fingerprint(model))
+    progress = _progress(options.out, facts)
+    eos = tokenizer.eos_token_id
+    if eos is None or eos not in eos_token_ids(model, tokenizer):
+        raise TrainError(f"the tokenizer of {options.model} has no end-of-sequence token; train another model")
+    data = _data(parts, Renderer(tokenizer, eos), min(options.settings.length, model.config.max_position_embeddings))
+    use_packed_attention(model)
+    settings = options.settings
+    parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
+    with Screen() as screen:
+        log = Log(options.out, progress.step, _print if options.json else screen.show)
+        trainer = Trainer(model, parameters, data, settings, progress, options.out, log, interrupted)
+        screen.begin(trainer.steps, progress.step)
+        trained = trainer.run()
+        save_adapter(
+            options.out,
+            trained.best,
+            rank=settings.rank,
+            alpha=settings.alpha,
+            base=facts["model"],
+            fingerprint=facts["fingerprint"],
+        )
+        # What is shipped is measured: the weights as the file has them, rounded.
+        trainer.use_best({name: weight.to(torch.bfloat16) for name, weight in trained.best.items()})
+        final = trainer.measure()
+    _conclude(options, trained, parts, data, final)
+
+
+def prepare(folder: Path, fresh: bool) -> None:
+    """Make the folder, or check that what it holds is a training; `fresh` removes that.
+
+    Raises:
+        TrainError: it holds something else, or cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strangers = sorted({file.name for file in folder.iterdir()} - {*_OURS, Path(checkpoint.FILE).stem + ".partial"})
+        if strangers:
+            raise TrainError(f"{folder} holds {strangers[0]}, which is of no training; give an empty or new folder")
+        for name in _OURS if fresh else ():
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise TrainError(f"cannot use the folder {folder}: {error.strerror or error}") from error
+
+
+def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict[str, Any]:
+    """All that decides the result."""
+    base = Path(options.model).expanduser()
+    return {
+        **options.settings.as_dict(),
+        "model": str(base.resolve()) if base.is_dir() else options.model,
+        "fingerprint": fingerprint,
+        "traces": digest(traces),
+        "held_out": options.held_out,
+        "validate": options.validate,
+        "dtype": options.dtype,
+    }
+
+
+def _progress(folder: Path, facts: dict[str, Any]) -> Progress:
+    """Where to begin. Raises TrainError if the folder's training is another one."""
+    found = checkpoint.read_progress(folder / checkpoint.FILE)
+    if found is None:
+        return Progress(facts)
+    other = [name for name in facts if found.settings.get(name) != facts[name]]
+    if other:
+        was, now = found.settings.get(other[0]), facts[other[0]]
+        raise TrainError(
+            f"{folder} holds a training with another {other[0]} ({was}, not {now}); "
+            "use the same command to go on, --fresh to begin again, or another folder"
+        )
+    return found
+
+
+def _data(parts: Split, renderer: Renderer, length: int) -> Data:
+    """Documents of all sets, none longer than a pack or the model's window: their ends are left out."""
+
+    def documents(traces: tuple[Trace, ...]) -> list[Document]:
+        whole = [renderer.document(trace).cut(length) for trace in traces]
+        return [document for document in whole if document.spans]
+
+    training, unseen, seen = (documents(s) for s in (parts.training, parts.unseen_families, parts.seen_families))
+    if not training or not unseen:
+        raise TrainError(f"no trace has an action within {length} tokens; raise --length")
+    return Data(training, {UNSEEN: unseen, **({SEEN: seen} if seen else {})})
+
+
+def _conclude(options: TeachOptions, trained: Trained, parts: Split, data: Data, final: dict[str, Measured]) -> None:
+    rows = read_log(options.out / logs.FILE)
+    save_picture(options.out / PICTURE, rows)
+    write_card(options.out / CARD, trained.progress, parts, data, rows, final, PICTURE)
+    if options.json:
+        sets = {name: asdict(measured) for name, measured in final.items()}
+        _print({"kind": "result", "folder": str(options.out), **asdict(trained.progress), "sets": sets})
+        return
+    print(f"{options.out}: {trained.progress.ended}; the best was step {trained.progress.best_step}")
+    for name, measured in final.items():
+        print(
+            f"  {name}: loss {measured.loss:.4f}, actions right {measured.span_accuracy:.1%} of {measured.spans}, "
+            f"whole ways {measured.document_accuracy:.1%} of {measured.documents}"
+        )
+
+
+def _print(row: dict[str, Any]) -> None:
+    print(json.dumps(row), flush=True)

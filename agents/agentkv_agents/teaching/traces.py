@@ -1,0 +1,138 @@
+"""Files of demonstrations, as `python -m agentkv_envs.tasks.training` writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentkv.train.errors import TrainError
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One step: the page, what was done on it, and how that went.
+
+    Attributes:
+        wrong: whether it is a slip, which is shown and not learned.
+        error: why the browser refused the action, None where it did not.
+    """
+
+    observation: str
+    action: str
+    wrong: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One demonstration."""
+
+    task_id: str
+    family: str
+    intent: str
+    style: str
+    steps: tuple[TraceStep, ...]
+
+    @property
+    def has_slips(self) -> bool:
+        """Whether there are wrong steps in it."""
+        return any(step.wrong for step in self.steps)
+
+
+def read_traces(files: Sequence[Path]) -> list[Trace]:
+    """The demonstrations of all files, each task once.
+
+    Raises:
+        TrainError: a file or line that cannot be read, different styles, or nothing at all.
+    """
+    found: dict[str, Trace] = {}
+    for file in files:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TrainError(f"cannot read the traces {file}: {error}") from error
+        for number, line in enumerate(lines, 1):
+            trace = _trace(line, file, number)
+            found.setdefault(trace.task_id, trace)
+    if not found:
+        raise TrainError("the files hold no trace; record some with python -m agentkv_envs.tasks.training FILE")
+    if len(styles := {trace.style for trace in found.values()}) > 1:
+        raise TrainError(f"the traces are of different styles ({', '.join(sorted(styles))}); train on one of them")
+    return list(found.values())
+
+
+def _trace(line: str, file: Path, number: int) -> Trace:
+    try:
+        row = json.loads(line)
+        fields = {name: _text(row[name]) for name in ("task_id", "family", "intent", "style")}
+        steps = tuple(
+            TraceStep(_text(s["observation"]), _text(s["action"]), bool(s.get("wrong", False)), s.get("error"))
+            for s in row["steps"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TrainError(
+            f"{file}, line {number} is no trace ({type(error).__name__}: {error}); if a recording was cut off there, "
+            "run it again, it goes on"
+        ) from error
+    if not steps:
+        raise TrainError(f"{file}, line {number}: the trace of {fields['task_id']} has no steps")
+    return Trace(**fields, steps=steps)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def digest(traces: Sequence[Trace]) -> str:
+    """Sha256 over all that is trained on, in any order."""
+    parts = sorted(hashlib.sha256(repr(trace).encode()).hexdigest() for trace in traces)
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Demonstrations to train on, and two sets to validate on: other families, and other tasks of the same families."""
+
+    training: tuple[Trace, ...]
+    unseen_families: tuple[Trace, ...]
+    seen_families: tuple[Trace, ...]
+    held_out: tuple[str, ...]
+
+
+def split(traces: Sequence[Trace], families: int, seen: int, most: int) -> Split:
+    """Hold some demonstrations out for validation. Which ones depends on their names alone, not on the others.
+
+    Args:
+        families: how many families to hold out whole.
+        seen: how many demonstrations of the other families to hold out.
+        most: the most demonstrations that validate unseen families; the rest of theirs is not used.
+
+    Raises:
+        TrainError: nothing would be left to train on, or to validate on.
+    """
+    names = sorted({trace.family for trace in traces}, key=_lot)
+    if not 0 < families < len(names):
+        raise TrainError(
+            f"--held-out {families} is not possible: the traces are of {len(names)} families; "
+            "hold out at least one and leave at least one"
+        )
+    held_out = names[:families]
+    ordered = sorted(traces, key=lambda trace: _lot(trace.task_id))
+    plain = [trace for trace in ordered if not trace.has_slips]
+    unseen = [trace for trace in plain if trace.family in held_out][:most]
+    others = [trace for trace in plain if trace.family not in held_out][:seen]
+    kept = {trace.task_id for trace in (*unseen, *others)}
+    training = [t for t in traces if t.family not in held_out and t.task_id not in kept]
+    if not training or not unseen:
+        raise TrainError("there are too few traces to train and to validate; record more")
+    return Split(tuple(training), tuple(unseen), tuple(others), tuple(sorted(held_out)))
+
+
+def _lot(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
