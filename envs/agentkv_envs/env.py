@@ -125,7 +125,8 @@ class WebEnv:
 
         Raises:
             BrowserMissing: there is no Chromium.
-            TaskError: the task has a placeholder or a site that does not exist.
+            TaskError: the task names a site, placeholder, picture, table or column that does not exist.
+            EnvError: the seed is no whole number.
             InfraError: the first page did not come.
         """
         return await self._await(self._reset(task, seed), _HOST_RESET_S if task.external else 0.0)

@@ -21,6 +21,7 @@ from agentkv_envs.execute import Check, perform
 from agentkv_envs.observe import PageState, Surroundings, change_view, dialog_observation, observe
 from agentkv_envs.options import EnvOptions, TokenCounter
 from agentkv_envs.resolve import resolve
+from agentkv_envs.resting import at_rest
 from agentkv_envs.sent import Sent
 from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
@@ -29,14 +30,11 @@ from agentkv_envs.tabs import Tabs
 from agentkv_envs.targets import Targets
 from agentkv_envs.tasks import bind
 from agentkv_envs.tasks.assemble import at_seed, with_reminder
+from agentkv_envs.tasks.state import check_state
 from agentkv_envs.types import Action, Observation, Task
 
-QUIET_MS, CAP_MS = 100, 1500
 # A page of more elements takes seconds to read; no agent could use it.
 MAX_NODES = 20_000
-# Without the script (a document the browser made itself, such as an error page) only the title is known.
-_REST = """wait => window.__agentkv ? window.__agentkv.settle(wait)
-    : {loading: false, document: String(performance.timeOrigin), title: document.title}"""
 _GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached")
 _TRIES = 3
 _MOVED = ("PageDown", "PageUp", "Home", "End")
@@ -77,7 +75,8 @@ class Episode:
         """Open the task's start pages: on its sites with fresh data, or on real hosts, signed in through `logins`.
 
         Raises:
-            TaskError: a placeholder that stands for nothing.
+            TaskError: a placeholder that stands for nothing, a picture that is not there, or a state to check that the
+                databases do not have.
             InfraError: a start page cannot be reached.
         """
         if task.external:
@@ -113,7 +112,7 @@ class Episode:
         viewport: Any = {**VIEWPORT, **task.raw.get("viewport_size", {})}
         window = await open_context(browser, real=True, viewport=viewport, storage=state)
         self.context = window.context
-        await hosts.check_images(self.task, self.context)
+        await hosts.check_images(self.task, self.urls, self.context)
         return window
 
     async def _open_sites(self, context: BrowserContext, task: Task, world: World) -> None:
@@ -124,6 +123,8 @@ class Episode:
         await asyncio.gather(*(server.start() for server in self._servers))
         self.urls.update({site.name: server.url for site, server in zip(self.sites, self._servers, strict=True)})
         self.task = bind(task, self.values())
+        await hosts.check_images(self.task, self.urls, context)
+        check_state(self.task, {site.name: site.database for site in self.sites})
         if "db_state" in task.eval["eval_types"]:
             self.before = {site.name: site.database.serialize() for site in self.sites}
         cookies: list[Any] = [
@@ -274,8 +275,7 @@ class Episode:
                 await asyncio.sleep(0.003)
             try:
                 mark = self.options.captions != "none" and bool(self.sites)
-                wait = {"quiet": QUIET_MS, "cap": CAP_MS, "since": since, "mark": mark}
-                report = await self._report(page, wait)
+                report = await at_rest(page, since, mark, self.tabs.take_fresh(page))
             except PlaywrightError as error:
                 self.tabs.check()
                 if page in self.tabs.pages and not any(sign in str(error) for sign in _GONE):
@@ -285,15 +285,6 @@ class Episode:
             if page is self.page() and not self.tabs.busy():
                 self._reports[page] = report
                 return
-
-    async def _report(self, page: Page, wait: dict[str, Any]) -> dict[str, Any]:
-        """What the page tells once it rests. A new document gets Playwright's own script in the meantime: otherwise
-        the first look at it would have to wait for that."""
-        resting = page.evaluate(_REST, wait)
-        if not self.tabs.take_fresh(page):
-            return await resting
-        report, _ = await asyncio.gather(resting, _prepare_reading(page))
-        return report
 
     async def observe(self) -> Observation:
         """The current page as the agent sees it.
@@ -384,12 +375,6 @@ class Episode:
         if len(pages) == 1:
             return (self._reports.get(pages[0], {}).get("title", ""),)
         return tuple([await page.title() for page in pages])
-
-
-async def _prepare_reading(page: Page) -> None:
-    with contextlib.suppress(PlaywrightError):
-        await page.wait_for_load_state("domcontentloaded", timeout=CAP_MS)
-        await page.locator("html").count()
 
 
 async def _open(page: Page, url: str) -> None:

@@ -122,7 +122,7 @@ class GymEnv(_Rules):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the next task, or `options={"task_id": ...}`, with the data of this seed (None: 0)."""
-        self._began(self.env.reset(self._choose(options), seed or 0))
+        self._began(self.env.reset(self._choose(options), 0 if seed is None else seed))
         return self._observation(), self._info()
 
     def step(self, action: str | Action) -> Turn:
@@ -174,7 +174,7 @@ class AsyncGymEnv(_Rules):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """See `GymEnv.reset`."""
-        self._began(await self.env.areset(self._choose(options), seed or 0))
+        self._began(await self.env.areset(self._choose(options), 0 if seed is None else seed))
         return await self._observation(), self._info()
 
     async def step(self, action: str | Action) -> Turn:

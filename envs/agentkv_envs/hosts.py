@@ -11,7 +11,6 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, Storage
 from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs.errors import EnvError, InfraError, TaskError
+from agentkv_envs.tasks.files import below
 from agentkv_envs.types import Task
 
 Environ = Mapping[str, str]
@@ -330,13 +330,15 @@ async def _goto(page: Page, url: str) -> Any:
 # Pictures of the goal
 
 
-async def check_images(task: Task, context: BrowserContext) -> None:
+async def check_images(task: Task, known: Mapping[str, str], context: BrowserContext) -> None:
     """Make sure that the pictures of the task's intent are there.
+
+    Args:
+        known: site name to address, for the placeholders of the pictures' addresses.
 
     Raises:
         TaskError: names those that are not.
     """
-    known = addresses()
     sources = [_filled(source, known) for source in task.images]
     gone = [source for source in sources if not await _is_there(source, task.folder, context)]
     if gone:
@@ -351,7 +353,7 @@ def _filled(source: str, known: Mapping[str, str]) -> str:
 
 async def _is_there(source: str, folder: str, context: BrowserContext) -> bool:
     if not source.startswith(("http://", "https://")):
-        return bool(folder) and (Path(folder) / source).is_file()
+        return below(folder, source) is not None
     try:
         return (await context.request.get(source, timeout=_PAGE_MS)).ok
     except PlaywrightError:

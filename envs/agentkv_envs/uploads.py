@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from PIL import Image, ImageDraw
+if TYPE_CHECKING:
+    from PIL import ImageDraw
 
 Colour = tuple[int, int, int]
 
@@ -49,6 +51,8 @@ def upload_bytes(name: str) -> bytes:
     Raises:
         KeyError: there is no sample of this name.
     """
+    from PIL import Image, ImageDraw  # names are read where no picture is needed
+
     colour, thing = UPLOADS[name].split(" ")
     image = Image.new("RGB", (640, 640), (244, 242, 236))
     canvas = ImageDraw.Draw(image)

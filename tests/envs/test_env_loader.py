@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from agentkv_envs import EnvError, TaskError, bind, load_suite, load_task_file
+from agentkv_envs import EnvError, TaskError, WebEnv, bind, load_suite, load_task_file
 from agentkv_envs.sites import World
 from agentkv_envs.tasks.assemble import at_seed
 
@@ -39,6 +40,9 @@ def test_globs_choose_tasks_in_order() -> None:
         ("vwa99", "there is no suite 'vwa99'; there are vwa75"),
         ("vwa75:shoping-001", "no task matches 'shoping-001'; near: shopping-001"),
         ("vwa75:wiki-*", "no task matches 'wiki-*'; near: classifieds-001"),
+        ("", "no suite is named; there are vwa75"),
+        (" ", "no suite is named; there are vwa75"),
+        ("vwa75: ,", "there is nothing after the colon"),
     ],
 )
 def test_unknown_names_list_what_there_is(spec: str, reason: str) -> None:
@@ -82,6 +86,10 @@ HTML = {"url": "last", "locator": "", "required_contents": {"must_include": ["x"
         ("sites", None, "is missing"),
         ("sites", [], "must be a list of at least one text"),
         ("sites", ["reddit"], "there is no site 'reddit'; there are"),
+        ("sites", ["shopping", "wiki", "shopping"], "'shopping' stands there twice"),
+        ("image", "none.png", "there is no picture 'none.png' in the folder of the file"),
+        ("image", ["../bad.json"], "there is no picture '../bad.json' in the folder of the file"),
+        ("agentkv.files", ["pink-lamp.png"], "there is no file 'pink-lamp.png'; there are red-bicycle.png"),
         ("intent", "  ", "is empty"),
         ("intent", 3, "must be a text, not a number"),
         ("start_url", "shop", "must begin with a placeholder"),
@@ -203,3 +211,25 @@ def test_a_copy_of_a_suites_task_is_the_users_own(tmp_path: Path) -> None:
     assert at_seed(task, World(0), []) is task
     with pytest.raises(TaskError, match=r"shopping-001.*data_seed.*holds the data of seed 0, not 3; use that seed"):
         at_seed(task, World(3), [])
+
+
+@pytest.mark.parametrize("seed", ["x", "3", 1.5, True, None])
+def test_a_seed_that_is_no_whole_number_is_refused(seed: Any) -> None:
+    with pytest.raises(EnvError, match="the data seed must be a whole number, not"):
+        World(seed)
+
+
+def test_numbers_of_numpy_are_seeds() -> None:
+    world = World(np.int64(3))  # type: ignore[arg-type]
+    assert (world, type(world.seed)) == (World(3), int)
+
+
+@pytest.mark.browser
+def test_the_pictures_of_an_intent_must_be_there(env: WebEnv, tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_bytes(b"picture")
+    there = ["mine.png", "__SHOPPING__/media/1.png"]
+    (task,) = load_task_file(write(tmp_path / "t.json", {**GOOD, "image": there}))
+    env.reset(task)
+    (task,) = load_task_file(write(tmp_path / "t.json", {**GOOD, "image": [*there, "__SHOPPING__/media/0.png"]}))
+    with pytest.raises(TaskError, match=r"shopping-007: image: cannot be read: http://127.0.0.1:\d+/media/0.png"):
+        env.reset(task)

@@ -20,6 +20,8 @@ from agentkv_envs.scoring.trace import matches
 from agentkv_envs.sent import Sent, form_fields
 from agentkv_envs.tasks.schema import read_task
 
+# A text of 10^7 letters, by six replacements.
+GROWING = "replace(" * 6 + "'xxxxxxxxxx'" + ", 'x', 'xxxxxxxxxx')" * 6
 SHOP = replace(load_suite("vwa75:shopping-001")[0], task_id="test-001", raw={}, oracle=())
 
 
@@ -50,6 +52,53 @@ def test_queries_can_only_read(database: sqlite3.Connection) -> None:
         with pytest.raises(TaskError, match="db_state"):
             select(database, sql, "t")
     assert database.execute("SELECT COUNT(*) FROM thing").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT length(zeroblob(1000000000))", "not authorized to use function: zeroblob"),
+        ("SELECT randomblob(9)", "not authorized to use function: randomblob"),
+        ("SELECT printf('%.*c', 900000000, 'x')", "not authorized to use function: printf"),
+        ("SELECT json_group_array(name) FROM thing", "not authorized to use function: json_group_array"),
+        (f"SELECT length({GROWING})", "too big"),
+        (
+            "WITH RECURSIVE n AS (SELECT 1 AS i, name FROM thing UNION SELECT i + 1, name || '!' FROM n)"
+            " SELECT i FROM n ORDER BY name",
+            "does not end|too big",
+        ),
+    ],
+)
+def test_queries_take_neither_memory_nor_time_without_end(database: sqlite3.Connection, sql: str, reason: str) -> None:
+    with pytest.raises(TaskError, match=reason):
+        select(database, sql, "t")
+
+
+def test_of_a_query_without_end_only_the_rows_that_matter_are_taken(database: sqlite3.Connection) -> None:
+    sql = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    assert select(database, sql, "t", 2) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"unchanged": {"shopping": ["mesage"]}}, "unchanged.shopping: the database of shopping has no table 'mesage'"),
+        ({"unchanged": {"shopping": ["product.stok"]}}, "no column 'stok' in the table product; there are id, sku"),
+        ({"unchanged": {"forum": []}}, "the task has no site 'forum'; it has shopping"),
+        ({"rows": [{"site": "wiki", "sql": "SELECT 1", "expect": []}]}, "the task has no site 'wiki'; it has shopping"),
+        (
+            {"rows": [{"site": "shopping", "sql": "SELECT nme FROM product", "expect": []}]},
+            r"db_state.rows\[0\].sql: 'SELECT nme FROM product': no such column: nme",
+        ),
+    ],
+)
+def test_a_state_the_databases_do_not_have_is_refused_before_the_episode(
+    env: WebEnv, state: dict[str, Any], reason: str
+) -> None:
+    task = replace(SHOP, eval={"eval_types": ["db_state"], "db_state": state})
+    with pytest.raises(TaskError, match=reason) as caught:
+        env.reset(task)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import asyncio
 import io
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -17,6 +16,7 @@ from agentkv_envs.errors import TaskError
 from agentkv_envs.scoring.case import Case
 from agentkv_envs.scoring.similarity import similarity
 from agentkv_envs.scoring.text import Unscored, includes
+from agentkv_envs.tasks.files import below
 
 _THRESHOLD = 0.8
 _SOURCES = """selector => [...document.querySelectorAll(selector || "img")]
@@ -109,17 +109,9 @@ async def _reference(case: Case, source: str) -> bytes | None:
     if re.match(r"https?://", source):
         data = await _fetch(case.episode.page(), source)
     else:
-        data = _local(case.task.folder, source)
+        file = below(case.task.folder, source)
+        data = file.read_bytes() if file is not None else None
     return data if data is not None and _open(data) is not None else None
-
-
-def _local(folder: str, source: str) -> bytes | None:
-    """A file below the folder of the task's configuration; nothing outside it is read."""
-    if not folder:
-        return None
-    base = Path(folder).resolve()
-    path = (base / source).resolve()
-    return path.read_bytes() if path.is_relative_to(base) and path.is_file() else None
 
 
 def _any_similar(found: Sequence[bytes], references: Sequence[bytes], limit: float) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from time import monotonic
 from typing import Any
 
 from agentkv_envs.errors import TaskError
 from agentkv_envs.scoring.case import Case
 from agentkv_envs.scoring.text import Unscored, match_content
+from agentkv_envs.tasks.state import FIELD, columns, tables
 
 _ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -18,7 +20,17 @@ _ALLOWED = {
     sqlite3.SQLITE_FUNCTION,
     sqlite3.SQLITE_RECURSIVE,
 }
-_STEPS, _MAX_TICKS = 10_000, 5_000
+# The others draw by chance, make values of any size, or work for minutes in one step.
+_FUNCTIONS = (
+    *("count", "sum", "total", "avg", "min", "max", "group_concat", "abs", "round"),
+    *("length", "lower", "upper", "trim", "ltrim", "rtrim", "substr", "substring", "replace"),
+    *("instr", "like", "glob", "match", "coalesce", "ifnull", "nullif", "iif", "typeof"),
+    *("date", "time", "datetime", "julianday", "strftime"),
+)
+_STEPS, _MAX_TICKS, _SECONDS = 1_000, 10_000, 5.0
+_LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 100_000, sqlite3.SQLITE_LIMIT_COLUMN: 100}
+# So many of the rows a query gave stand in the score's note.
+_SHOWN = 3
 # What a visit itself writes: sign-ins and one-time messages.
 _ALWAYS_FREE = ("session", "flash")
 
@@ -28,55 +40,62 @@ async def db_state(case: Case) -> tuple[bool, str]:
 
     Raises:
         Unscored: the task has no embedded database.
-        TaskError: a query is wrong, or names a site that the task does not have.
+        TaskError: a query is not allowed, or does not end.
     """
     state = case.eval["db_state"]
     databases = {site.name: site.database for site in case.episode.sites}
     if not databases:
         raise Unscored("there is no embedded database to look into")
     for i, query in enumerate(state.get("rows", ())):
-        rows = select(_of(case, databases, query["site"]), query["sql"], case.task.task_id)
+        most = max(len(query["expect"]) + 1, _SHOWN)
+        rows = select(databases[query["site"]], query["sql"], case.task.task_id, most)
         if not same_rows(rows, query["expect"], case.dialect):
             return False, f"query {i} gave {_short(rows)}"
     for name, free in state.get("unchanged", {}).items():
-        now = _of(case, databases, name).serialize()
+        now = databases[name].serialize()
         changes = changed_tables(case.episode.before[name], now, free)
         if changes:
             return False, f"{name} also changed: {', '.join(changes)}"
     return True, ""
 
 
-def _of(case: Case, databases: Mapping[str, sqlite3.Connection], name: str) -> sqlite3.Connection:
-    if name not in databases:
-        raise TaskError(case.task.task_id, "agentkv.eval_ext.db_state", f"the task has no site {name!r}")
-    return databases[name]
-
-
 def _short(rows: Sequence[Sequence[Any]]) -> str:
-    return f"{[list(row) for row in rows[:3]]!r}"[:120]
+    return f"{[list(row) for row in rows[:_SHOWN]]!r}"[:120]
 
 
-def select(database: sqlite3.Connection, sql: str, where: str) -> list[tuple[Any, ...]]:
-    """The rows of a query on a copy of the database, on which nothing but reading is allowed.
+def select(database: sqlite3.Connection, sql: str, where: str, most: int = 1000) -> list[tuple[Any, ...]]:
+    """The first `most` rows of a query on a copy of the database, on which nothing but reading is allowed.
+
+    What it may take is bounded: the steps of SQLite's machine, seconds, the size of a value and of a row. Sorting and
+    joining beyond SQLite's page cache go to temporary files, not to memory.
 
     Raises:
-        TaskError: it is no query, tries to write or attach, or does not end.
+        TaskError: it is no query, tries to write or attach, takes too much, or does not end.
     """
-    ticks = 0
+    ticks, until = 0, monotonic() + _SECONDS
 
-    def tick() -> int:
+    def tick() -> bool:
         nonlocal ticks
         ticks += 1
-        return ticks > _MAX_TICKS
+        return ticks > _MAX_TICKS or monotonic() > until
 
     with closing(sqlite3.connect(":memory:")) as copy:
         copy.deserialize(database.serialize())
-        copy.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+        copy.execute("PRAGMA temp_store = FILE")
+        for limit, value in _LIMITS.items():
+            copy.setlimit(limit, value)
+        copy.set_authorizer(_may)
         copy.set_progress_handler(tick, _STEPS)
         try:
-            return copy.execute(sql).fetchall()
+            return copy.execute(sql).fetchmany(most)
         except (sqlite3.Error, sqlite3.Warning) as error:
-            raise TaskError(where, "agentkv.eval_ext.db_state", f"{sql!r}: {error}") from None
+            reason = "does not end" if "interrupted" in str(error) else str(error)
+            raise TaskError(where, FIELD, f"{sql!r}: {reason}") from None
+
+
+def _may(action: int, name: str | None, function: str | None, *_: object) -> int:
+    known = action != sqlite3.SQLITE_FUNCTION or function in _FUNCTIONS
+    return sqlite3.SQLITE_OK if action in _ALLOWED and known else sqlite3.SQLITE_DENY
 
 
 def same_rows(rows: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]], dialect: str) -> bool:
@@ -119,25 +138,14 @@ def changed_tables(before: bytes, after: bytes, free: Sequence[str]) -> list[str
     with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as new:
         old.deserialize(before)
         new.deserialize(after)
-        tables = sorted({*_tables(old), *_tables(new)} - {*free, *_ALWAYS_FREE})
-        return list(_differences(old, new, tables, set(free)))
-
-
-def _tables(database: sqlite3.Connection) -> set[str]:
-    """Ordinary tables; the shadows of search indexes follow their contents."""
-    rows = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
-    virtual = [name for name, sql in rows if sql and sql.upper().startswith("CREATE VIRTUAL")]
-    return {
-        name
-        for name, _ in rows
-        if not name.startswith("sqlite_") and not any(name == v or name.startswith(f"{v}_") for v in virtual)
-    }
+        names = sorted({*tables(old), *tables(new)} - {*free, *_ALWAYS_FREE})
+        return list(_differences(old, new, names, set(free)))
 
 
 def _differences(
-    old: sqlite3.Connection, new: sqlite3.Connection, tables: Sequence[str], free: set[str]
+    old: sqlite3.Connection, new: sqlite3.Connection, names: Sequence[str], free: set[str]
 ) -> Iterator[str]:
-    for table in tables:
+    for table in names:
         rows = [_rows(database, table, free) for database in (old, new)]
         gone, come = (rows[0] - rows[1]).total(), (rows[1] - rows[0]).total()
         if gone or come:
@@ -146,8 +154,8 @@ def _differences(
 
 def _rows(database: sqlite3.Connection, table: str, free: set[str]) -> Counter[tuple[Any, ...]]:
     name = table.replace('"', '""')
-    columns = [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')]
-    kept = ['"' + column.replace('"', '""') + '"' for column in columns if f"{table}.{column}" not in free]
+    named = columns(database, table)
+    kept = ['"' + column.replace('"', '""') + '"' for column in named if f"{table}.{column}" not in free]
     if not kept:
         return Counter()
     return Counter(database.execute(f'SELECT {", ".join(kept)} FROM "{name}"').fetchall())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,13 @@ class World:
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             raise EnvError(f"unknown split {self.split!r}; there are {', '.join(SPLITS)}")
+        try:
+            whole = operator.index(self.seed)
+        except TypeError:
+            whole = None
+        if whole is None or isinstance(self.seed, bool):
+            raise EnvError(f"the data seed must be a whole number, not {self.seed!r}")
+        object.__setattr__(self, "seed", whole)  # of numpy's numbers, Python's: data are drawn from its text
 
 
 def _no_caption(path: str) -> str | None:

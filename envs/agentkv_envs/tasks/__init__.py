@@ -14,6 +14,7 @@ from typing import Any
 
 from agentkv_envs.errors import TaskError
 from agentkv_envs.tasks import miniwob, official
+from agentkv_envs.tasks.files import below
 from agentkv_envs.tasks.schema import read_task
 from agentkv_envs.types import Task
 
@@ -33,6 +34,8 @@ def load_suite(spec: str, vwa_configs: str | Path | None = None) -> list[Task]:
     Raises:
         TaskError: no such suite (lists them), or no task matches (lists near ids).
     """
+    if not spec.strip():
+        raise TaskError("tasks", "", f"no suite is named; there are {', '.join(SUITES)}")
     name, _, globs = spec.partition(":")
     if name in official.SUITES:
         return official.load(spec, vwa_configs)
@@ -41,7 +44,7 @@ def load_suite(spec: str, vwa_configs: str | Path | None = None) -> list[Task]:
     if name not in SUITES:
         raise TaskError(spec, "", f"there is no suite {name!r}; there are {', '.join(SUITES)}")
     tasks = _shipped(name)
-    if ":" in spec and not globs.strip():
+    if ":" in spec and not globs.strip(" ,"):
         raise TaskError(spec, "", "there is nothing after the colon; write SUITE or SUITE:GLOB")
     if not globs.strip():
         return tasks
@@ -88,7 +91,7 @@ def load_task_file(path: str | Path) -> list[Task]:
     items = data if isinstance(data, list) else [data]
     if not items:
         raise TaskError(source, "", "holds no tasks")
-    tasks = [_own(read_task(item, source, f"[{i}]." if isinstance(data, list) else "")) for i, item in enumerate(items)]
+    tasks = [_own(item, source, f"[{i}]." if isinstance(data, list) else "") for i, item in enumerate(items)]
     seen: set[str] = set()
     for task in tasks:
         if task.task_id in seen:
@@ -97,8 +100,12 @@ def load_task_file(path: str | Path) -> list[Task]:
     return tasks
 
 
-def _own(task: Task) -> Task:
+def _own(data: Any, source: str, prefix: str) -> Task:
     """A file's task: a copy of a suite's, perhaps changed, is neither drawn again nor counted as the suite's."""
+    task = replace(read_task(data, source, prefix), folder=str(Path(source).absolute().parent))
+    for picture in task.images:
+        if not picture.startswith(("http://", "https://", "__")) and below(task.folder, picture) is None:
+            raise TaskError(source, f"{prefix}image", f"there is no picture {picture!r} in the folder of the file")
     if task.suite not in (*SUITES, "train"):
         return task
     return replace(task, raw={**task.raw, "agentkv": {**task.raw["agentkv"], "suite": "file"}})

@@ -10,6 +10,7 @@ from agentkv_envs.errors import TaskError
 from agentkv_envs.sites import SITE_NAMES, SPLITS
 from agentkv_envs.tasks.evaluators import Fail, kind, read_eval, strings, text
 from agentkv_envs.types import Task
+from agentkv_envs.uploads import UPLOADS
 
 
 def read_task(data: Any, source: str, prefix: str = "", sites: Sequence[str] = SITE_NAMES) -> Task:
@@ -34,6 +35,8 @@ def read_task(data: Any, source: str, prefix: str = "", sites: Sequence[str] = S
     for site in named:
         if site not in sites:
             raise fail("sites", f"there is no site {site!r}; there are {', '.join(sites)}")
+        if named.count(site) > 1:
+            raise fail("sites", f"{site!r} stands there twice")
     task_id = data.get("task_id")
     if isinstance(task_id, int) and not isinstance(task_id, bool):
         task_id = f"{named[0]}-{task_id:03d}"
@@ -72,8 +75,9 @@ def _additions(extra: Any, fail: Fail) -> tuple[str, ...]:
     split = extra.get("split", "test")
     if split not in SPLITS:
         raise fail("agentkv.split", f"there is no split {split!r}; there are {', '.join(SPLITS)}")
-    if extra.get("files"):
-        strings(extra, "agentkv.files", fail)
+    for name in strings(extra, "agentkv.files", fail) if extra.get("files") else ():
+        if name not in UPLOADS:
+            raise fail("agentkv.files", f"there is no file {name!r}; there are {', '.join(UPLOADS)}")
     if reminder := extra.get("reminder"):
         if not isinstance(reminder, dict):
             raise fail("agentkv.reminder", f"must be an object, not {kind(reminder)}")
