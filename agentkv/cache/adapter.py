@@ -9,7 +9,7 @@ and causality would silently vanish elsewhere. Ours is decided per slot by token
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -135,6 +135,14 @@ AttentionInterface.register(ATTENTION_NAME, paged_attention)
 AttentionMaskInterface.register(ATTENTION_NAME, _no_mask)
 
 
+def attention_layers(model: nn.Module) -> Iterator[tuple[int, nn.Module]]:
+    """The attention modules of a transformers model, each with the number of its layer."""
+    for module in model.modules():
+        layer = getattr(module, "layer_idx", None)
+        if isinstance(layer, int) and hasattr(module, "scaling"):
+            yield layer, module
+
+
 def cache_keyword(model: PreTrainedModel) -> str:
     """The keyword under which a model's forward takes its cache; transformers 5.24 renamed it."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
@@ -234,13 +242,17 @@ class PagedModel:
             before: for each session the logits [V] after the token before, where its policy reads how surprising
                 tokens are.
         """
-        all_logits = any(step.policy.reads_surprise for step in run.steps)
-        logits = (self.lean or self._own_forward)(ids, run, all_logits)
+        logits = self.compute(ids, run, any(step.policy.reads_surprise for step in run.steps))
         run.finish()
         for step, own, tokens, last in zip(run.steps, logits, ids, before or [None] * len(ids), strict=True):
             if step.policy.reads_surprise:
                 step.surprise.append(_surprise(own, tokens, last))
         return logits[:, -1]
+
+    @torch.inference_mode()
+    def compute(self, ids: Tensor, run: ForwardPass, all_logits: bool = False) -> Tensor:
+        """What the device does in a forward pass, and nothing that the host decides: logits [B, 1, V] or [B, n, V]."""
+        return (self.lean or self._own_forward)(ids, run, all_logits)
 
     def _own_forward(self, ids: Tensor, run: ForwardPass, all_logits: bool) -> Tensor:
         """Logits [B, n or 1, V] by transformers' modules."""
@@ -263,10 +275,8 @@ class PagedModel:
         if self._hooked:
             return
         self._hooked = True
-        for module in self.model.modules():
-            layer = getattr(module, "layer_idx", None)
-            if isinstance(layer, int) and hasattr(module, "scaling"):
-                module.register_forward_pre_hook(partial(self._note_hidden, layer), with_kwargs=True)
+        for layer, module in attention_layers(self.model):
+            module.register_forward_pre_hook(partial(self._note_hidden, layer), with_kwargs=True)
 
     def _note_hidden(self, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._run is not None:

@@ -79,7 +79,7 @@ class Group:
 
     def hand_over(self) -> None:
         """Give each session its mass."""
-        if len(self.steps) == 1 or self.mass is None:
+        if self.mass is None or self.mass is self.steps[0].mass:
             return
         for heads, step in self._heads():
             if step.mass is None:
@@ -116,18 +116,18 @@ class ForwardPass:
         steps: of different sessions; several only with one token each.
 
     Attributes:
+        sessions: B.
         groups: sessions whose attention is one call: of one quantised format, and of not too different lengths.
     """
 
     def __init__(self, steps: Sequence[Step]):
         self.steps = tuple(steps)
+        self.sessions = len(self.steps)
         self.arena = steps[0].store.arena
         self.groups = [
             Group.of(members, tuple(steps[member] for member in members))
-            for members in _similar([step.store for step in steps])
+            for members in similar([step.store for step in steps])
         ]
-        together = [member for group in self.groups for member in group.members]
-        self._order = sorted(range(len(together)), key=together.__getitem__)
         self._rows = steps[0].rows if len(steps) == 1 else torch.cat([step.rows for step in steps], dim=1)
 
     @property
@@ -147,8 +147,7 @@ class ForwardPass:
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> None:
         """Store a layer's new keys and values, each [B, H, n, D] in the model's dtype."""
-        rows = self.steps[0].store.fp.rows
-        append_kv(key, value, rows, self._rows[layer])
+        append_kv(key, value, self.arena.rows(KVFormat.FP), self._rows[layer])
         for place, step in enumerate(self.steps):
             step.note_created(layer, key[place])
 
@@ -161,14 +160,22 @@ class ForwardPass:
             sinks: [Hq] or None; this and the others as in :func:`agentkv_kernels.paged_mixed_attention`.
         """
         outs = [self._attend(group, layer, query, sinks, computed) for group in self.groups]
-        return outs[0] if len(outs) == 1 else torch.cat(outs)[self._order]
+        if len(outs) == 1:
+            return outs[0]
+        by_member = {
+            member: own
+            for group, out in zip(self.groups, outs, strict=True)
+            for member, own in zip(group.members, out, strict=True)
+        }
+        return torch.stack([by_member[member] for member in range(len(query))])
 
     def _attend(
         self, group: Group, layer: int, query: Tensor, sinks: Tensor | None, computed: Mapping[str, Any]
     ) -> Tensor:
-        members = len(group.steps)
+        members = len(group.members)
+        of_group = query if members == len(query) else torch.stack([query[member] for member in group.members])
         result = paged_mixed_attention(
-            (query if members == len(query) else query[list(group.members)]).flatten(0, 1),
+            of_group.flatten(0, 1),
             group.views.layers[layer],
             group.query_index,
             mass_weights=group.mass_weights,
@@ -191,7 +198,7 @@ class ForwardPass:
             group.hand_over()
 
 
-def _similar(stores: Sequence[KVStore]) -> list[tuple[int, ...]]:
+def similar(stores: Sequence[KVStore]) -> list[tuple[int, ...]]:
     """Places of the stores that make one attention call each."""
     formats = [store.code_format if store.code_slots else None for store in stores]
     # Without quantised slots a session goes with any format.

@@ -141,9 +141,8 @@ class LeanForward:
             query = self._normed(rotating[:, :q_heads], layer.query_norm)
             rotating = torch.cat((query, self._normed(rotating[:, q_heads:], layer.key_norm)), dim=1)
         rotated = rotating * cos + rotating.roll(size // 2, -1) * sin
-        sessions = len(run.steps)
         query, key, value = (
-            part.unflatten(0, (sessions, -1)).transpose(1, 2)
+            part.unflatten(0, (run.sessions, -1)).transpose(1, 2)
             for part in (rotated[:, :q_heads], rotated[:, q_heads:], heads[:, q_heads + kv_heads :])
         )
         run.write(index, key, value)

@@ -46,6 +46,7 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
     fp_index = _joined([_padded(store.fp.half_index, -(-fp // fp_page)) for store in stores], 2).contiguous()
     code_index = _joined([_padded(store.code.half_index, code_pages) for store in stores], 2).contiguous()
     scales = _joined([_padded(store.scales[..., : store.code_slots], code) for store in stores], 2)
+    slot_counts = _slot_counts(code_used, fp_used, token_index.device)
     channel_scales = _joint_channel_scales(stores, code_pages)
     fp_most, code_most = _whole_pages(fp_used.max(1), fp_page), _whole_pages(code_used.max(1), code_page)
     fp_filled, code_filled = fp_used.min(1), code_used.min(1)
@@ -74,6 +75,7 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
                 fp_filled=filled,
                 code_format=coded.code_format,
                 channel_scales=None if channel_scales is None else channel_scales[layer, :, :old_pages],
+                slot_counts=None if slot_counts is None else slot_counts[layer],
             )
         )
     return JointViews(layers, code, fp)
@@ -82,6 +84,13 @@ def joint_views(stores: Sequence[KVStore], new_tokens: int) -> JointViews:
 def _whole_pages(most: np.ndarray, page: int) -> np.ndarray:
     """[L] slots to read of each layer that holds ``most``: the same for all, or whole pages up to the largest."""
     return np.minimum(-(-most // page) * page, most.max())
+
+
+def _slot_counts(code_used: np.ndarray, fp_used: np.ndarray, device: torch.device) -> Tensor | None:
+    """[L, 2, G · H] int32, so that a kernel reads no padding; None where there is none."""
+    if all(used.min() == used.max() for used in (code_used, fp_used)):
+        return None
+    return torch.from_numpy(np.stack([code_used, fp_used], axis=1).astype(np.int32)).to(device)
 
 
 def _joint_channel_scales(stores: Sequence[KVStore], pages: int) -> Tensor | None:

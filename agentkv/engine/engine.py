@@ -15,7 +15,6 @@ from transformers import PreTrainedModel
 
 from agentkv.cache.adapter import PagedModel
 from agentkv.cache.arena import PageArena
-from agentkv.cache.batch import ForwardPass
 from agentkv.cache.budget import BudgetLike
 from agentkv.cache.controller import Prefill
 from agentkv.cache.facts import LedgerFacts
@@ -25,8 +24,8 @@ from agentkv.cache.rotary import Rotary
 from agentkv.cache.step import Step
 from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
-from agentkv.engine.loading import as_device, eos_token_ids
-from agentkv.engine.merging import load_merged
+from agentkv.engine.graphs import DecodeGraphs, GraphCounts, capture_for
+from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.outliers import exempt_layers, quantization_errors
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.pool_size import pool_bytes
@@ -55,6 +54,8 @@ class Engine:
             None: nowhere, and PoolExhausted is raised.
         weights: of decode steps: "model", "int8" (faster on a CPU, see :mod:`agentkv.cache.lean`), or "auto": int8 for
             models it was measured on.
+        decode_graph: whether decode steps are replayed as CUDA graphs: "auto" (on a CUDA device), "on" (or refused) or
+            "off"; see :mod:`agentkv.engine.graphs`.
 
     Attributes:
         context_window: tokens a session may see.
@@ -74,7 +75,9 @@ class Engine:
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
         weights: str = "auto",
+        decode_graph: str = "auto",
     ):
+        capture = capture_for(decode_graph, model.device)
         self.model_name = name
         self.tokenizer = tokenizer
         self.context_window: int = model.config.get_text_config().max_position_embeddings
@@ -91,6 +94,7 @@ class Engine:
         self.arena = PageArena(
             self.layout, pool_bytes(kv_pool, self.layout, self.context_window, self.device), self.device
         )
+        self._graphs = DecodeGraphs(self._paged, self.arena, capture)
         self._pool = SessionPool(self, spill)
         self._forward_lock = threading.Lock()
 
@@ -104,16 +108,17 @@ class Engine:
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
         weights: str = "auto",
+        decode_graph: str = "auto",
     ) -> Engine:
-        """Load an embedded model by name (pulled if absent), a local folder of a model or an adapter, or a hub id.
+        """Load an embedded model by name (pulled if absent), a local folder or a hub id.
 
         Raises:
-            UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_merged`.
+            UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
         """
-        loaded, tokenizer = load_merged(resolve_model(model), dtype, as_device(device))
+        loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
         if weights == "auto" and model in EMBEDDED and EMBEDDED[model].int8_weights and takes_int8(loaded):
             weights = "int8"
-        return cls(loaded, tokenizer, model, kv_pool, spill, weights)
+        return cls(loaded, tokenizer, model, kv_pool, spill, weights, decode_graph)
 
     @classmethod
     def shared(
@@ -125,13 +130,20 @@ class Engine:
         kv_pool: str | int | None = None,
         spill: str | Path | None = None,
         weights: str = "auto",
+        decode_graph: str = "auto",
     ) -> Engine:
         """As :meth:`load`, but one engine per process for the same arguments."""
-        key = (model, dtype, device, kv_pool, spill, weights)
+        key = (model, dtype, device, kv_pool, spill, weights, decode_graph)
         with cls._shared_lock:
             if key not in cls._shared:
                 cls._shared[key] = cls.load(
-                    model, dtype=dtype, device=device, kv_pool=kv_pool, spill=spill, weights=weights
+                    model,
+                    dtype=dtype,
+                    device=device,
+                    kv_pool=kv_pool,
+                    spill=spill,
+                    weights=weights,
+                    decode_graph=decode_graph,
                 )
             return cls._shared[key]
 
@@ -266,6 +278,11 @@ class Engine:
         return self._paged.lean.weights if self._paged.lean is not None else "model"
 
     @property
+    def graph_counts(self) -> GraphCounts:
+        """How many forward passes were replays of CUDA graphs."""
+        return self._graphs.counts
+
+    @property
     def spill_to(self) -> str | Path | None:
         """Where idle sessions go when the pool is full."""
         return self._pool.spill_to
@@ -398,7 +415,7 @@ class Engine:
             steps = self._begin(sessions, tokens)
             before = [session.cache.last_logits for session in sessions]
             try:
-                logits = self._paged.forward(torch.tensor(tokens, device=self.device), ForwardPass(steps), before)
+                logits = self._graphs.forward(torch.tensor(tokens, device=self.device), steps, before)
             except BaseException:
                 # Slots were taken whose keys were never written; nothing can be trusted any more.
                 for session in sessions:

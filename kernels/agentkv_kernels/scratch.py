@@ -23,8 +23,11 @@ _buffers = _Buffers()
 def scratch(use: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
     """A buffer of this thread, valid until the next request for the same use.
 
-    Fresh memory of several MiB costs more in page faults than the arithmetic that fills it.
+    Fresh memory of several MiB costs more in page faults than the arithmetic that fills it. While a CUDA graph is
+    captured it is fresh all the same: the graph goes on using it, whatever becomes of the buffers held here.
     """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return torch.empty(*shape, dtype=dtype, device=device)
     key = (use, dtype, device)
     held = _buffers.by_use.get(key)
     if held is not None and held[1].shape == shape:  # the layers of a model ask for one shape
