@@ -25,7 +25,8 @@ from agentkv.cache.step import Step
 from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
 from agentkv.engine.graphs import DecodeGraphs, GraphCounts, capture_for
-from agentkv.engine.loading import as_device, eos_token_ids, load_model
+from agentkv.engine.loading import as_device, eos_token_ids
+from agentkv.engine.merging import load_merged
 from agentkv.engine.outliers import exempt_layers, quantization_errors
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.pool_size import pool_bytes
@@ -110,12 +111,12 @@ class Engine:
         weights: str = "auto",
         decode_graph: str = "auto",
     ) -> Engine:
-        """Load an embedded model by name (pulled if absent), a local folder or a hub id.
+        """Load an embedded model by name (pulled if absent), a local folder of a model or an adapter, or a hub id.
 
         Raises:
-            UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_model`.
+            UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_merged`.
         """
-        loaded, tokenizer = load_model(resolve_model(model), dtype, as_device(device))
+        loaded, tokenizer = load_merged(resolve_model(model), dtype, as_device(device))
         if weights == "auto" and model in EMBEDDED and EMBEDDED[model].int8_weights and takes_int8(loaded):
             weights = "int8"
         return cls(loaded, tokenizer, model, kv_pool, spill, weights, decode_graph)
