@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ class Log:
         """A step of the optimizer."""
         self._write({"kind": "step", "step": step, "tokens": tokens, **_short(figures)})
 
-    def validation(self, step: int, tokens: int, name: str, **figures: float) -> None:
-        """A validation set after that step."""
-        seen = figures.pop("tokens")
-        row = {"kind": "validation", "step": step, "tokens": tokens, "set": name, "learned_tokens": seen}
-        self._write(row | _short(figures))
+    def validation(self, step: int, tokens: int, name: str, figures: Mapping[str, float]) -> None:
+        """A validation set after that step. Of the figures, `tokens` are those that were learned."""
+        row = {"kind": "validation", "step": step, "tokens": tokens, "set": name}
+        row["learned_tokens"] = figures["tokens"]
+        self._write(row | _short({name: value for name, value in figures.items() if name != "tokens"}))
 
     def _write(self, row: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:
@@ -55,7 +55,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _short(figures: dict[str, float]) -> dict[str, float]:
+def _short(figures: Mapping[str, float]) -> dict[str, float]:
     return {name: value if isinstance(value, int) else float(f"{value:.6g}") for name, value in figures.items()}
 
 
@@ -64,8 +64,11 @@ def as_line(row: dict[str, Any], steps: int) -> str:
     at = f"step {row['step']}/{steps}"
     if row["kind"] == "step":
         return f"{at}  loss {row['loss']:.4f}  {row['tokens']:,} tokens  {row['tokens_per_s']:.0f} tokens/s"
+    found = f"{at}  {row['set']}: loss {row['loss']:.4f}, "
+    if "held" in row:
+        return f"{found}NLL {row['nll']:.4f} (full {row['nll_full']:.4f}), a head holds {row['held']:.0f} tokens"
     return (
-        f"{at}  {row['set']}: loss {row['loss']:.4f}, actions right {row['span_accuracy']:.1%} of {row['spans']}, "
+        f"{found}actions right {row['span_accuracy']:.1%} of {row['spans']}, "
         f"whole ways {row['document_accuracy']:.1%} of {row['documents']}"
     )
 

@@ -52,9 +52,29 @@ def learned_logits(model: PreTrainedModel, batch: Batch, **options: Any) -> Tens
     return logits
 
 
-def summed_loss(model: PreTrainedModel, batch: Batch) -> Tensor:
-    """[] float32: negative log-likelihood of the learned tokens, summed, in nats."""
-    return cross_entropy(learned_logits(model, batch), batch.targets, reduction="sum")
+class NextTokens:
+    """The objective of predicting the learned tokens.
+
+    Args:
+        model: whose forward takes `document_lengths`.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        self._model = model
+
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
+
+    def loss(self, batch: Batch) -> Tensor:
+        """[] float32: negative log-likelihood of the learned tokens, summed, in nats."""
+        self._model.train()
+        return cross_entropy(learned_logits(self._model, batch), batch.targets, reduction="sum")
+
+    def measure(self, packs: Sequence[Pack]) -> Measured:
+        """Figures over all documents of the packs."""
+        self._model.eval()
+        return measure(self._model, packs, self.device)
 
 
 @torch.no_grad()

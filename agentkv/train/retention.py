@@ -71,8 +71,13 @@ class RetentionObjective:
         pooled: bool = False,
     ):
         self._model = model
-        self._gates = Gates(*(parameters[name] for name in _PARTS))
+        w1, b1, w2, b2 = (parameters[name] for name in _PARTS)
+        self._gates = Gates(w1, b1, w2, b2)
         self._capacity, self._weight, self._pooled = capacity, weight, pooled
+
+    @property
+    def device(self) -> torch.device:
+        return self._model.device
 
     @contextmanager
     def ready(self) -> Iterator[None]:

@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from agentkv.train import checkpoint
 from agentkv.train.checkpoint import FILE, Progress
-from agentkv.train.documents import Document, Pack, as_batch, pack
+from agentkv.train.documents import Batch, Document, Pack, as_batch, pack
 from agentkv.train.errors import TrainError
 from agentkv.train.log import Log
 from agentkv.train.lora import load_weights
-from agentkv.train.measure import Measured, measure, summed_loss
 from agentkv.train.settings import TrainSettings
 
 _SAVE_EVERY_S = 300.0
@@ -47,12 +46,35 @@ class Trained:
     best: Mapping[str, Tensor]
 
 
-class Trainer:
-    """Trains the adapter of a model.
+class Figures(Protocol):
+    """What a validation finds: a dataclass of numbers, of which the loss decides."""
+
+    @property
+    def loss(self) -> float: ...
+
+
+FiguresT_co = TypeVar("FiguresT_co", bound=Figures, covariant=True)
+
+
+class Objective(Protocol[FiguresT_co]):
+    """What is trained for."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def loss(self, batch: Batch) -> Tensor:
+        """[] float32: of a pack, summed over its learned tokens."""
+
+    def measure(self, packs: Sequence[Pack]) -> FiguresT_co:
+        """Figures over all documents of the packs."""
+
+
+class Trainer(Generic[FiguresT_co]):
+    """Trains some parameters for an objective.
 
     Args:
-        model: with the adapter, on packed attention.
-        parameters: of the adapter; see :func:`agentkv.train.lora.add_lora`.
+        objective: depends on the parameters.
+        parameters: by name, in float32.
         progress: where to begin; the folder has its checkpoint unless it is at step 0.
         folder: for the checkpoint, written at every validation and every five minutes.
         interrupted: asked between steps; True leaves a checkpoint and raises KeyboardInterrupt.
@@ -60,7 +82,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        objective: Objective[FiguresT_co],
         parameters: Mapping[str, nn.Parameter],
         data: Data,
         settings: TrainSettings,
@@ -69,7 +91,7 @@ class Trainer:
         log: Log,
         interrupted: Callable[[], bool] = lambda: False,
     ):
-        self._model = model
+        self._objective = objective
         self._parameters = parameters
         self._settings = settings
         self._progress = progress
@@ -111,25 +133,22 @@ class Trainer:
                 raise KeyboardInterrupt
         return Trained(progress, self._best)
 
-    def measure(self) -> dict[str, Measured]:
-        """Figures of every validation set with the weights as they are."""
-        self._model.eval()
-        device = self._model.device
+    def measure(self) -> dict[str, FiguresT_co]:
+        """Figures of every validation set with the parameters as they are."""
         with self._memory():
-            return {name: measure(self._model, packs, device) for name, packs in self._validation.items()}
+            return {name: self._objective.measure(packs) for name, packs in self._validation.items()}
 
     def _step(self, packs: Sequence[Pack]) -> None:
         """One step of the optimizer; nothing has changed when it raises."""
         start, progress = time.perf_counter(), self._progress
         lr = self._settings.lr_at(progress.step, self.steps)
         learned = sum(document.learned for documents in packs for document in documents)
-        self._model.train()
         self._optimizer.zero_grad(set_to_none=True)
         loss = 0.0
         with self._memory():
             for documents in packs:
-                part = summed_loss(self._model, as_batch(documents, self._model.device)) / learned
-                part.backward()  # type: ignore[no-untyped-call]
+                part = self._objective.loss(as_batch(documents, self._objective.device)) / learned
+                part.backward()
                 loss += float(part.detach())
         norm = float(nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.clip))
         self._check_finite(loss, norm)
@@ -155,7 +174,7 @@ class Trainer:
     def _validate(self) -> None:
         progress, found = self._progress, self.measure()
         for name, measured in found.items():
-            self._log.validation(progress.step, progress.tokens, name, **asdict(measured))
+            self._log.validation(progress.step, progress.tokens, name, asdict(cast(Any, measured)))
         loss = next(iter(found.values())).loss
         if not math.isfinite(loss):
             self._check_finite(loss, 0.0)
@@ -175,7 +194,7 @@ class Trainer:
         checkpoint.save(self._file, self._progress, self._parameters, self._optimizer, self._best)
 
     def use_best(self, weights: Mapping[str, Tensor]) -> None:
-        """Give the model these weights."""
+        """Give the parameters these values."""
         load_weights(self._parameters, weights)
 
     @contextmanager

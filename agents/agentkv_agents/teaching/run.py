@@ -14,15 +14,14 @@ from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.merging import base_fingerprint
 from agentkv.models import resolve_model
 from agentkv.models.adapters import CONFIG, WEIGHTS, is_adapter
-from agentkv.train import checkpoint
 from agentkv.train import log as logs
 from agentkv.train.attention import use_packed_attention
-from agentkv.train.checkpoint import Progress
 from agentkv.train.documents import Document
 from agentkv.train.errors import TrainError
+from agentkv.train.folder import prepare, progress_of
 from agentkv.train.log import Log, Screen, read_log
 from agentkv.train.lora import add_lora, save_adapter
-from agentkv.train.measure import Measured
+from agentkv.train.measure import Measured, NextTokens
 from agentkv.train.settings import TrainSettings
 from agentkv.train.trainer import Data, Trained, Trainer
 from agentkv_agents.teaching.card import write_card
@@ -33,7 +32,7 @@ from agentkv_agents.teaching.traces import Split, Trace, digest, read_traces, sp
 
 CARD, PICTURE = "README.md", "training.svg"
 UNSEEN, SEEN = "unseen families", "seen families"
-_OURS = (checkpoint.FILE, logs.FILE, CONFIG, WEIGHTS, CARD, PICTURE)
+_RESULTS = (CONFIG, WEIGHTS, CARD, PICTURE)
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,10 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     parts = split(traces, options.held_out, options.validate, options.validate)
     if is_adapter(options.model):
         raise TrainError(f"{options.model} is an adapter already; train one for its base")
-    prepare(options.out, options.fresh)
+    prepare(options.out, _RESULTS, options.fresh)
     model, tokenizer = load_model(resolve_model(options.model), options.dtype, as_device(options.device))
     facts = _facts(options, traces, base_fingerprint(model))
-    progress = _progress(options.out, facts)
+    progress = progress_of(options.out, facts)
     eos = tokenizer.eos_token_id
     if eos is None or eos not in eos_token_ids(model, tokenizer):
         raise TrainError(f"the tokenizer of {options.model} has no end-of-sequence token; train another model")
@@ -92,7 +91,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
     with Screen() as screen:
         log = Log(options.out, progress.step, _print if options.json else screen.show)
-        trainer = Trainer(model, parameters, data, settings, progress, options.out, log, interrupted)
+        trainer = Trainer(NextTokens(model), parameters, data, settings, progress, options.out, log, interrupted)
         screen.begin(trainer.steps, progress.step)
         trained = trainer.run()
         save_adapter(
@@ -109,23 +108,6 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     _conclude(options, trained, parts, data, final)
 
 
-def prepare(folder: Path, fresh: bool) -> None:
-    """Make the folder, or check that what it holds is a training; `fresh` removes that.
-
-    Raises:
-        TrainError: it holds something else, or cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        strangers = sorted({file.name for file in folder.iterdir()} - {*_OURS, Path(checkpoint.FILE).stem + ".partial"})
-        if strangers:
-            raise TrainError(f"{folder} holds {strangers[0]}, which is of no training; give an empty or new folder")
-        for name in _OURS if fresh else ():
-            (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise TrainError(f"cannot use the folder {folder}: {error.strerror or error}") from error
-
-
 def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict[str, Any]:
     """All that decides the result."""
     base = Path(options.model).expanduser()
@@ -138,21 +120,6 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict
         "validate": options.validate,
         "dtype": options.dtype,
     }
-
-
-def _progress(folder: Path, facts: dict[str, Any]) -> Progress:
-    """Where to begin. Raises TrainError if the folder's training is another one."""
-    found = checkpoint.read_progress(folder / checkpoint.FILE)
-    if found is None:
-        return Progress(facts)
-    other = [name for name in facts if found.settings.get(name) != facts[name]]
-    if other:
-        was, now = found.settings.get(other[0]), facts[other[0]]
-        raise TrainError(
-            f"{folder} holds a training with another {other[0]} ({was}, not {now}); "
-            "use the same command to go on, --fresh to begin again, or another folder"
-        )
-    return found
 
 
 def _data(parts: Split, renderer: Renderer, length: int) -> Data:
