@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in less than 8 minutes on one H200: kernel tests on the device, the kernel bench, block
-# sizes, and the decode latency of a Qwen3-8B-shaped model with random weights. Installs nothing: it needs torch >= 2.11,
+# sizes, and the decode latency of a Qwen3-8B-shaped model with random weights, without CUDA graphs and with them. Installs nothing: it needs torch >= 2.11,
 # triton >= 3.6 and transformers >= 5.17 (with pytest and hypothesis for the tests; pytest-xdist compiles in parallel).
 #
 #   benchmarks/gpu.sh              JSON and logs go to $OUT (default ./out); a table comes last
@@ -66,19 +66,19 @@ json() {
 export -f json
 export OUT PYTHON
 
-TESTS=(-m pytest -p no:cacheprovider tests/kernels)
+TESTS=(-m pytest -p no:cacheprovider tests/kernels tests/engine/test_graphs.py)
 "$PYTHON" -c 'import xdist' 2>/dev/null && ! $DRY && TESTS+=(-n 12)
 if $DRY; then
-  TESTS+=(-k "page_boundaries or ema_mass")
+  TESTS+=(-k "page_boundaries or ema_mass or turned_off_and_on")
   part tests 120 "$PYTHON" "${TESTS[@]}"
   part kernels 120 bash -c 'json kernels "$PYTHON" -m agentkv bench kernels --json --refcheck --slots 256 --batch 1'
   part blocks 120 bash -c 'AGENTKV_BLOCKS=slots=32 json blocks "$PYTHON" -m agentkv bench kernels --json --slots 256 --batch 1'
   part decode 120 bash -c 'json decode "$PYTHON" benchmarks/gpu_decode.py --tiny'
 else
   part tests 150 "$PYTHON" "${TESTS[@]}"
-  part kernels 130 bash -c 'json kernels "$PYTHON" -m agentkv bench kernels --json --refcheck --group 4 \
+  part kernels 120 bash -c 'json kernels "$PYTHON" -m agentkv bench kernels --json --refcheck --group 4 \
     --slots 1024 --slots 4096 --slots 32768 --slots 131072 --plot "$OUT/roofline.png"'
-  part decode 120 bash -c 'json decode "$PYTHON" benchmarks/gpu_decode.py'
+  part decode 150 bash -c 'json decode "$PYTHON" benchmarks/gpu_decode.py'
   part blocks 55 bash -c 'for blocks in slots=64,stages=5,programs=4 slots=64,stages=5,warps=8 slots=32,stages=6 \
     slots=128,stages=5,warps=8 slots=64,stages=8; do echo "{\"blocks\": \"$blocks\"}" >>"$OUT/blocks.jsonl"
     AGENTKV_BLOCKS=$blocks json blocks "$PYTHON" -m agentkv bench kernels --json --group 4 --coded 0 --coded 100 \

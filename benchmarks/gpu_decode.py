@@ -4,13 +4,14 @@
     python benchmarks/gpu_decode.py --tiny                       the same on any machine, in seconds
 
 The model has the shape of Qwen3-8B; what it says is noise, how long it takes is not. One session is prefilled and
-forked for the batch, so that all of them hold as much. A step ends when its logits are there. CUDA graphs: the engine
-plans each step on the host and cannot replay one yet, so every figure includes Python and kernel launches.
+forked for the batch, so that all of them hold as much. A step ends when its logits are there. Each batch is measured
+operation by operation and then as replays of CUDA graphs; where one of the two fails, its row says why.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -21,6 +22,7 @@ import torch
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from agentkv.engine import Engine, Session
+from agentkv.errors import AgentKVError
 from agentkv_kernels import uses_triton
 
 _SHAPE = {
@@ -31,8 +33,8 @@ _TINY = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 8,
     "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 97,
 }  # fmt: skip
-_WARM_UP = 4
-"""Steps before the clock counts: kernels are compiled, and the first step after a prefill makes room."""
+_WARM_UP = 6
+"""Steps before the clock counts: the first makes room, kernels are compiled, graphs captured."""
 
 
 class Numbers:
@@ -74,12 +76,10 @@ def decode(engine: Engine, sessions: list[Session], steps: int, synchronize: Cal
     return times[_WARM_UP:]
 
 
-def measure(
-    engine: Engine, policy: str, budget: str | None, batches: list[int], length: int, steps: int
-) -> list[dict[str, object]]:
-    """A row per batch."""
-    cuda = engine.device.type == "cuda"
-    synchronize: Callable[[], None] = torch.cuda.synchronize if cuda else lambda: None
+def measure(engine: Engine, policy: str, budget: str | None, batches: list[int], length: int, steps: int) -> None:
+    """Print a row per batch, without graphs and with them."""
+    synchronize: Callable[[], None] = torch.cuda.synchronize if engine.device.type == "cuda" else lambda: None
+    about = {"bench": "gpu_decode", "policy": policy, "budget": budget, "logical_length": length}
     # Random weights make outliers that a trained model may not have: no layer is exempt from quantisation.
     with ExitStack() as opened:
         first = opened.enter_context(closing(engine.open_session(policy, budget, exempt=())))
@@ -88,25 +88,37 @@ def measure(
         first.ledger.extend(ids)
         engine.compute_waiting(first)
         synchronize()
-        prefill = time.perf_counter() - started
-        rows = []
-        for batch in batches:
-            with ExitStack() as forks:
-                sessions = [forks.enter_context(closing(engine.fork_session(first))) for _ in range(batch)]
-                times = decode(engine, sessions, steps, synchronize)
-                kv_bytes = sum(session.stats.resident_bytes for session in sessions)
-            median = statistics.median(times)
-            rows.append(
-                {
-                    "bench": "gpu_decode", "policy": policy, "budget": budget, "batch": batch, "logical_length": length,
-                    "ms_median": round(median, 3), "ms_min": round(min(times), 3),
-                    "tokens_per_s": round(1e3 * batch / median, 1), "kv_bytes": kv_bytes,
-                    "prefill_s": round(prefill, 2), "kernels": "triton" if uses_triton(engine.device) else "reference",
-                    "graphs": False, "peak_allocated": torch.cuda.max_memory_allocated() if cuda else None,
-                }
-            )  # fmt: skip
-            print(json.dumps(rows[-1]), flush=True)
-    return rows
+        about |= {"prefill_s": round(time.perf_counter() - started, 2)}
+        about |= {"kernels": "triton" if uses_triton(engine.device) else "reference"}
+        for batch, graphs in itertools.product(batches, (False, True)):
+            row = about | {"batch": batch, "graphs": graphs}
+            try:
+                row |= measure_batch(engine, first, batch, graphs, steps, synchronize)
+            except (RuntimeError, AgentKVError) as error:  # out of memory, or what a kernel or a capture may raise
+                row |= {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
+            print(json.dumps(row), flush=True)
+
+
+def measure_batch(
+    engine: Engine, first: Session, batch: int, graphs: bool, steps: int, synchronize: Callable[[], None]
+) -> dict[str, object]:
+    """The figures of one row. Raises RuntimeError if there should be graphs, and not every step was one's replay."""
+    engine.graphs.enabled = graphs
+    with ExitStack() as forks:
+        sessions = [forks.enter_context(closing(engine.fork_session(first))) for _ in range(batch)]
+        before = engine.graphs.counts.replayed
+        times = decode(engine, sessions, steps, synchronize)
+        kv_bytes = sum(session.stats.resident_bytes for session in sessions)
+    counts = engine.graphs.counts
+    if graphs and counts.replayed - before < steps:
+        why = counts.refused or f"no CUDA device: {engine.device}" if not counts.captured else "shapes changed"
+        raise RuntimeError(f"{counts.replayed - before} of {steps} steps were replays ({why})")
+    median = statistics.median(times)
+    return {
+        "ms_median": round(median, 3), "ms_min": round(min(times), 3), "tokens_per_s": round(1e3 * batch / median, 1),
+        "kv_bytes": kv_bytes, "replayed": counts.replayed - before,
+        "peak_allocated": torch.cuda.max_memory_allocated() if engine.device.type == "cuda" else None,
+    }  # fmt: skip
 
 
 def main() -> None:

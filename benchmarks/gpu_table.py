@@ -37,13 +37,18 @@ def lines_of(parts: list[dict[str, Any]], kernels: list[Any], decode: list[Any],
             under = row["blocks"]
         elif row["op"] == "attention" and row["impl"] != "sdpa":
             lines.append([f"blocks {under}", *attention_line(row)[1:]])
-    for row in decode:
-        what = f"decode {row['policy']} {row['budget'] or ''} batch {row['batch']}, {row['logical_length']:,} tokens"
-        figures = f"{row['ms_median']:.2f} ms a step, {row['tokens_per_s']:.0f} tokens/s"
-        lines.append([what, figures, f"KV {row['kv_bytes'] / 2**20:,.0f} MiB, {row['kernels']}, no graphs"])
-    if decode:
-        lines.append(["decode with CUDA graphs", "not measured", "the engine cannot replay a step yet"])
+    lines += [decode_line(row) for row in decode]
     return lines
+
+
+def decode_line(row: dict[str, Any]) -> list[str]:
+    how = "graphs" if row["graphs"] else "no graphs"
+    budget = f" {row['budget']}" if row["budget"] else ""
+    what = f"decode {row['policy']}{budget}, batch {row['batch']}, {row['logical_length']:,} tokens, {how}"
+    if "error" in row:
+        return [what, "FAILED", row["error"]]
+    figures = f"{row['ms_median']:.2f} ms a step, {row['tokens_per_s']:.0f} tokens/s"
+    return [what, figures, f"KV {row['kv_bytes'] / 2**20:,.0f} MiB, {row['kernels']}"]
 
 
 def attention_line(row: dict[str, Any]) -> list[str]:

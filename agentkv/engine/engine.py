@@ -24,7 +24,7 @@ from agentkv.cache.rotary import Rotary
 from agentkv.cache.step import Step
 from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
-from agentkv.engine.graphs import DecodeGraphs, GraphCounts, capture_for
+from agentkv.engine.graphs import DecodeGraphs, capture_for
 from agentkv.engine.loading import as_device, eos_token_ids
 from agentkv.engine.merging import load_merged
 from agentkv.engine.outliers import exempt_layers, quantization_errors
@@ -62,6 +62,7 @@ class Engine:
         context_window: tokens a session may see.
         arena: the page pool.
         eos_token_ids: tokens that end a reply.
+        graphs: computes forward passes, and counts which of them were replays of CUDA graphs.
         no_rebase: why sessions of this model cannot outlive its window; None if they can, under an evicting policy.
     """
 
@@ -95,7 +96,7 @@ class Engine:
         self.arena = PageArena(
             self.layout, pool_bytes(kv_pool, self.layout, self.context_window, self.device), self.device
         )
-        self._graphs = DecodeGraphs(self._paged, self.arena, capture)
+        self.graphs = DecodeGraphs(self._paged, self.arena, capture)
         self._pool = SessionPool(self, spill)
         self._forward_lock = threading.Lock()
 
@@ -279,11 +280,6 @@ class Engine:
         return self._paged.lean.weights if self._paged.lean is not None else "model"
 
     @property
-    def graph_counts(self) -> GraphCounts:
-        """How many forward passes were replays of CUDA graphs."""
-        return self._graphs.counts
-
-    @property
     def spill_to(self) -> str | Path | None:
         """Where idle sessions go when the pool is full."""
         return self._pool.spill_to
@@ -416,7 +412,7 @@ class Engine:
             steps = self._begin(sessions, tokens)
             before = [session.cache.last_logits for session in sessions]
             try:
-                logits = self._graphs.forward(torch.tensor(tokens, device=self.device), steps, before)
+                logits = self.graphs.forward(torch.tensor(tokens, device=self.device), steps, before)
             except BaseException:
                 # Slots were taken whose keys were never written; nothing can be trusted any more.
                 for session in sessions:

@@ -28,6 +28,8 @@ _WORTH = 3
 """The use of a shape at which it is captured: that costs as much as several steps."""
 _MOST_SHAPES = 16
 """Shapes remembered, captured or not; the one unused longest goes."""
+_ROUNDING = 0.05
+"""Of a replay's logits, in their standard deviations; the same kernels run, if not always in the same order."""
 _logger = logging.getLogger(__name__)
 
 
@@ -101,12 +103,16 @@ class DecodeGraphs:
         paged: the model.
         arena: of the sessions.
         capture: makes replays; None computes every pass operation by operation.
+
+    Attributes:
+        enabled: whether passes may be replays; what was captured is kept meanwhile.
     """
 
     def __init__(self, paged: PagedModel, arena: PageArena, capture: Capture | None):
         self._paged = paged
         self._arena = arena
         self._capture = capture
+        self.enabled = capture is not None
         self._shapes: OrderedDict[PassShape, _Captured | int] = OrderedDict()
         """A shape's graph, or how often it was used without one."""
         self._captured = self._replayed = self._eager = 0
@@ -131,7 +137,10 @@ class DecodeGraphs:
 
     def _graph(self, ids: Tensor, steps: Sequence[Step]) -> _Captured | None:
         """The graph of such a pass; None if there is none, or not yet."""
-        if self._capture is None or self._refused is not None or (shape := PassShape.of(steps)) is None:
+        if self._capture is None or not self.enabled or self._refused is not None:
+            return None
+        shape = PassShape.of(steps)
+        if shape is None:
             return None
         held: _Captured | int | None = self._shapes.get(shape, 0)
         if held == _WORTH - 1:
@@ -147,11 +156,15 @@ class DecodeGraphs:
         return None if isinstance(held, int) else held
 
     def _made(self, capture: Capture, shape: PassShape, ids: Tensor, steps: Sequence[Step]) -> _Captured | None:
-        """Capture a pass of such a shape; None, and never again, if that fails."""
+        """Capture a pass of such a shape, and try it; None, and never again, if that fails."""
         inputs = StaticPass(shape, self._arena)
-        inputs.fill(ids, steps)  # what runs before the capture is this very pass
+        inputs.fill(ids, steps)
         try:
+            # This very pass, thrice: what it writes is the same every time.
+            expected = self._paged.compute(inputs.ids, inputs).clone()
             logits, replay = capture(lambda: self._paged.compute(inputs.ids, inputs))
+            replay()
+            _check_same(logits, expected)
         except Exception as error:  # torch's, or whatever a model's code makes of being captured
             self._refused = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             self._shapes.clear()
@@ -159,6 +172,13 @@ class DecodeGraphs:
             return None
         self._captured += 1
         return _Captured(inputs, logits, replay)
+
+
+def _check_same(replayed: Tensor, expected: Tensor) -> None:
+    """Raises RuntimeError if logits [B, 1, V] differ by more than rounding."""
+    off = (replayed.float() - expected.float()).pow(2).mean(-1).sqrt() / expected.float().std(-1).clamp_min(1e-6)
+    if not float(off.max()) <= _ROUNDING:  # NaN among them
+        raise RuntimeError(f"a replay gave other logits, off by {float(off.max()):.1%}")
 
 
 def capture_for(setting: str, device: torch.device) -> Capture | None:

@@ -42,7 +42,7 @@ def make_engine(architecture: str, replays: bool, lean: bool = False) -> Engine:
         engine._paged.lean = None
     if replays:
         capture = CudaCapture(DEVICE) if DEVICE.type == "cuda" else recorded
-        engine._graphs = DecodeGraphs(engine._paged, engine.arena, capture)
+        engine.graphs = DecodeGraphs(engine._paged, engine.arena, capture)
     return engine
 
 
@@ -72,7 +72,7 @@ def run_of(engine: Engine, policy: str, budget: int | None, lengths: tuple[int, 
     logits = decode(engine, sessions, steps)
     stores = [session.cache.store for session in sessions]
     masses = [store.in_use(store.mass) for store in stores if store.mass is not None]
-    return Run(logits, [store.in_use(store.token_index) for store in stores], masses, engine.graph_counts)
+    return Run(logits, [store.in_use(store.token_index) for store in stores], masses, engine.graphs.counts)
 
 
 def check_same(replayed: Run, eager: Run) -> None:
@@ -128,8 +128,19 @@ def test_a_graph_serves_other_sessions_of_its_shape() -> None:
     engine = make_engine("llama", True, lean=True)
     found, expected = play(engine), play(make_engine("llama", False, lean=True))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert engine.graph_counts.captured == 1
-    assert engine.graph_counts.replayed >= 30
+    assert engine.graphs.counts.captured == 1
+    assert engine.graphs.counts.replayed >= 30
+
+
+def test_replays_can_be_turned_off_and_on() -> None:
+    engine = make_engine("llama", True)
+    session = engine.open_session("window", 32)
+    logits_after(engine, session, random_ids(60))
+    for enabled, replayed in ((True, 3), (False, 3), (True, 8)):
+        engine.graphs.enabled = enabled
+        decode(engine, [session], 5)
+        assert engine.graphs.counts.replayed == replayed
+    assert engine.graphs.counts.captured == 1
 
 
 def test_what_a_replay_returned_outlives_the_next() -> None:
@@ -161,16 +172,30 @@ def test_a_model_that_cannot_be_captured_is_computed_as_ever(caplog) -> None:
     assert said.startswith("decode steps run without CUDA graphs, since one could not be captured (")
 
 
+@pytest.mark.parametrize("wrong", [lambda logits: logits.mul_(1.5), lambda logits: logits.fill_(float("nan"))])
+def test_a_replay_that_computes_something_else_is_not_used(wrong) -> None:
+    engine = make_engine("llama", False)
+
+    def capture(run: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], Any]]:
+        logits = run()
+        return logits, lambda: wrong(logits)
+
+    engine.graphs = DecodeGraphs(engine._paged, engine.arena, capture)
+    check_same(run_of(engine, "h2o", 32, (60,), 6), run_of(make_engine("llama", False), "h2o", 32, (60,), 6))
+    assert engine.graphs.counts.replayed == 0
+    assert "a replay gave other logits, off by" in str(engine.graphs.counts.refused)
+
+
 def test_only_so_many_shapes_are_kept() -> None:
     engine = make_engine("llama", True)
     sessions = [engine.open_session("window", 32) for _ in range(2)]
     for session in sessions:
         logits_after(engine, session, random_ids(40))
     for shape in range(_MOST_SHAPES + 3):
-        engine._graphs._shapes[("used once", shape)] = 1  # type: ignore[index]  # stands for another shape
+        engine.graphs._shapes[("used once", shape)] = 1  # type: ignore[index]  # stands for another shape
         decode(engine, sessions, 1)
-    assert len(engine._graphs._shapes) == _MOST_SHAPES
-    assert engine.graph_counts.captured == 1, "the shape in use stays"
+    assert len(engine.graphs._shapes) == _MOST_SHAPES
+    assert engine.graphs.counts.captured == 1, "the shape in use stays"
 
 
 def test_the_setting_is_checked() -> None:
@@ -185,7 +210,7 @@ def test_the_setting_is_checked() -> None:
     session = engine.open_session("window", 32)
     logits_after(engine, session, random_ids(40))
     decode(engine, [session], 6)
-    assert (engine.graph_counts.captured, engine.graph_counts.replayed) == (0, 0)
+    assert (engine.graphs.counts.captured, engine.graphs.counts.replayed) == (0, 0)
 
 
 def test_tritons_kernels_run_on_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,14 +226,14 @@ def test_tritons_kernels_run_on_the_buffers(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("AGENTKV_KERNELS", "reference")
         engine = make_engine("llama", replays, lean=True)
         if replays:
-            engine._graphs = DecodeGraphs(engine._paged, engine.arena, rerun)
+            engine.graphs = DecodeGraphs(engine._paged, engine.arena, rerun)
         sessions = [engine.open_session("conf-kv", 32, exempt=()) for _ in range(2)]
         for session, length in zip(sessions, (50, 37), strict=True):
             logits_after(engine, session, random_ids(length))
         first = decode(engine, sessions, 2)
         monkeypatch.setenv("AGENTKV_KERNELS", "triton" if replays else "reference")
         found.append(torch.cat([first, decode(engine, sessions, 1)]))
-    assert engine.graph_counts.replayed == 1
+    assert engine.graphs.counts.replayed == 1
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
