@@ -42,7 +42,7 @@ async def browsergym_observation(episode: Episode, last_action: str, last_error:
         "open_pages_urls": np.array([tab.url for tab in episode.tabs.pages]),
         "open_pages_titles": np.array(seen.tabs),
         "active_page_index": np.array([seen.current_tab]),
-        "url": seen.url,
+        "url": page.url,
         "screenshot": _pixels(raw["screenshot"]),
         "dom_object": raw["dom_object"],
         "axtree_object": raw["axtree_object"],

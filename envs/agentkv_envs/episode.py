@@ -13,6 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page
 from playwright.async_api import Error as PlaywrightError
 
 from agentkv_envs import hosts
+from agentkv_envs.addresses import lasting
 from agentkv_envs.captions import caption_of
 from agentkv_envs.contexts import VIEWPORT, ContextPool, Window, open_context
 from agentkv_envs.delta import Delta
@@ -294,7 +295,7 @@ class Episode:
         """
         if self.tabs.dialog is not None and self.last is not None:
             dialog = self.tabs.dialog
-            self.last = dialog_observation(self.last, f'{dialog.type} "{dialog.message}"')
+            self.last = dialog_observation(self.last, self.lasting(f'{dialog.type} "{dialog.message}"'))
         else:
             self.last = await self._look()
         if self._delta is not None:
@@ -329,12 +330,12 @@ class Episode:
         if state.document != report.get("document", ""):
             state = self._states[page] = PageState(document=report["document"])
         around = Surroundings(
-            url=page.url,
-            title=report.get("title", ""),
-            tabs=await self._titles(),
+            url=self.lasting(page.url),
+            title=self.lasting(report.get("title", "")),
+            tabs=tuple([self.lasting(title) for title in await self._titles()]),
             current_tab=self.tabs.pages.index(page),
             new_tab=self.tabs.new is page,
-            messages=(*self.tabs.take_messages(), *report.get("invalid", ())),
+            messages=tuple(map(self.lasting, (*self.tabs.take_messages(), *report.get("invalid", ())))),
             can_go_back=bool(report.get("canGoBack")),
             loading=bool(report.get("loading")),
             captions=self._captions(report.get("images", ())),
@@ -343,7 +344,11 @@ class Episode:
         )
         self.tabs.new = None
         look = observe_som if self.options.observation == "image_som" else observe
-        return look(snapshot, state, around, self.options.style, self.count_tokens, self.options.limit)
+        return look(self.lasting(snapshot), state, around, self.options.style, self.count_tokens, self.options.limit)
+
+    def lasting(self, text: str) -> str:
+        """The text with the names of embedded sites in place of their addresses."""
+        return lasting(text, self.urls) if self.sites else text
 
     def _files(self) -> tuple[str, ...]:
         raw = self.task.raw if self.task is not None else {}

@@ -7,12 +7,12 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agentkv_envs.actions import MAX_WAIT_S, clean_label
+from agentkv_envs.addresses import wanted
 from agentkv_envs.errors import ActionError
 from agentkv_envs.types import Action
 from agentkv_envs.uploads import UPLOADS, upload_bytes
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS = 4000.0
 _KEYS = {"ctrl": "Control", "meta": "Control", "cmd": "Control", "esc": "Escape", "del": "Delete", "return": "Enter"}
-# Public names under which the benchmark's prompts know the sites.
-_ALIASES = {
-    "onestopmarket.com": "shopping",
-    "shopping.com": "shopping",
-    "classifieds.com": "classifieds",
-    "reddit.com": "forum",
-    "wikipedia.org": "wiki",
-    "homepage.com": "home",
-}
 _VALUE = "e => e.value === undefined ? e.textContent : e.value"
 _CHOSEN = "e => [...e.selectedOptions].map(o => o.label).join(', ')"
 _FILE_NAMES = "e => [...e.files].map(f => f.name).join(', ')"
@@ -195,20 +186,14 @@ async def _scroll(episode: Episode, action: Action) -> None:
 
 
 async def _goto(episode: Episode, action: Action) -> None:
-    url = (action.text or "").strip()
-    host = re.match(r"(?:https?://)?(?:www\.)?([\w.-]+)", url)
-    if host is not None and (site := _ALIASES.get(host.group(1).lower())) in episode.urls:
-        url = episode.urls[site or ""] + url[host.end() :]
-    # The browser resolves no names; the sites are known by their number only.
-    url = re.sub(r"^(https?://)?localhost(?=[:/]|$)", "http://127.0.0.1", url)
-    url = urljoin(episode.page().url, url)
+    url = wanted(action.text or "", episode.page().url, episode.urls)
     if not url.startswith(("http://", "https://")):
         raise ActionError("goto: the address must begin with http:// or https://")
     try:
         await episode.page().goto(url, wait_until="commit", timeout=0)
     except PlaywrightError as error:
         if "ERR_ABORTED" not in str(error):
-            raise ActionError(f"goto: {url} cannot be reached") from None
+            raise ActionError(f"goto: {episode.lasting(url)} cannot be reached") from None
 
 
 async def _go_back(episode: Episode, action: Action) -> None:

@@ -95,7 +95,7 @@ def _fits(box: Box | None) -> bool:
 def _lines(entries: Iterable[Entry], numbers: dict[str, int], style: str, cut: int) -> Iterator[str]:
     before: list[str] = []
     entries = list(entries)
-    for entry, following in zip(entries, [*entries[1:], None], strict=True):
+    for entry, following in zip(entries, [*entries[1:], None], strict=False):
         if isinstance(entry, tuple) and isinstance(following, Mark) and entry[1] == following.label:
             continue  # a field's own label
         line = _mark_line(entry, numbers, style) if isinstance(entry, Mark) else _text_line(entry, style, cut)

@@ -39,7 +39,8 @@ class Observation:
 
     Attributes:
         text: the whole observation, ready for a prompt.
-        url: address of the current tab (not part of `text`).
+        url: address of the current tab (not part of `text`); of an embedded site its name, without the port that
+            differs from episode to episode: http://shopping/deals/. `goto` takes such addresses.
         title: title of the current tab.
         elements: the elements `text` shows, in reading order.
         alerts: messages of the page and of the browser since the last observation.

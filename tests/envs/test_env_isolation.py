@@ -7,12 +7,13 @@ import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import psutil
 import pytest
 from env_pages import task_at
 
-from agentkv_envs import Action, Task, WebEnv, resolve
+from agentkv_envs import Action, Observation, Task, WebEnv, resolve
 from agentkv_envs.grammar import suits
 
 pytestmark = pytest.mark.browser
@@ -45,6 +46,39 @@ def test_the_same_seed_gives_the_same_bytes(options: dict[str, str]) -> None:
     first, second = runs()
     again, _ = runs()
     assert first == second == again
+
+
+def observations(env: WebEnv, page: str) -> list[Observation]:
+    """A page that shows addresses wherever it can, its links, and what is left after leaving it; ports are new."""
+    task = task_at("__SHOPPING__/", sites=("shopping", "forum"))
+    seen = [env.reset(task, 3)]
+    home, forum = (env._episode.urls[name] for name in ("shopping", "forum"))  # type: ignore[union-attr]
+    body = page.replace("SHOP", home).replace("FORUM", forum)
+    env._wait(env._episode.page().evaluate("html => document.write(html)", body))  # type: ignore[union-attr]
+    for action in ("press [Shift]", 'click "Ask"', "dialog [accept]", "goto [http://forum/wiki]", "goto [http://no/]"):
+        result = env.step(resolve(action, seen[-1]))
+        seen.append(replace(result.observation, text=f"{result.error}\n{result.observation.text}"))
+    return seen
+
+
+ADDRESSES = (
+    "<title>SHOP/</title><a href='SHOP'></a><a href='FORUM/f/all'></a><a href='FORUM/wiki'>FORUM/wiki</a><p>At "
+    "SHOP/deals/</p><label>Link <input value='FORUM/f/'></label>"
+    "<button onclick=\"alert('SHOP/'); confirm('FORUM?')\">Ask</button>"
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"observation": "image_som", "style": "vwa"}])
+def test_nothing_that_is_seen_depends_on_the_ports(options: dict[str, str]) -> None:
+    with WebEnv(screenshots=False, **options) as env:  # type: ignore[arg-type]
+        first = observations(env, ADDRESSES)
+        port = env._episode.urls["shopping"]  # type: ignore[union-attr]
+        assert first == observations(env, ADDRESSES)
+        assert port != env._episode.urls["shopping"]  # type: ignore[union-attr]
+    assert "127.0.0.1" not in repr(first)
+    assert [seen.url for seen in first[::3]] == ["http://shopping/", "http://shopping/"]
+    assert first[4].url == "http://forum/wiki"
+    assert "At http://shopping/deals/" in first[1].text
 
 
 def test_the_order_of_episodes_does_not_matter(env: WebEnv) -> None:

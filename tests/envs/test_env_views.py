@@ -146,6 +146,11 @@ def test_the_list_of_marks_holds_what_is_on_the_screen(style: str, expected: lis
     assert [e.box for e in seen.elements] == [(10, 50, 100, 20), (10, 140, 50, 20)]
 
 
+def test_an_empty_page_is_an_empty_list_of_marks() -> None:
+    seen = observe_som("", PageState(), AROUND, "vwa", estimate_tokens, 1500)
+    assert (seen.text, seen.elements) == ("page: Shop", ())
+
+
 def test_boxes_in_frames_are_boxes_on_the_screen() -> None:
     snapshot = (
         '- iframe [ref=e1] [box=300,200,400,150]:\n  - link "In" [ref=f1e1] [box=8,8,30,20]\n'
