@@ -21,7 +21,8 @@ from langchain_core.utils import from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
-from agentkv.chat.host import ChatHost, ChatRequest, host_of
+from agentkv.chat.call import ChatRequest
+from agentkv.chat.host import ChatHost, host_of
 from agentkv.chat.messages import to_turns
 from agentkv.chat.profile import model_profile
 from agentkv.chat.pump import arun, run
@@ -311,10 +312,11 @@ class ChatAgentKV(BaseChatModel):
             AgentKVError: there is no such session.
             SessionFileError: the file cannot be written.
         """
-        futures = [host.save_session(self._settings, session_id, Path(path)) for host in self._hosts.values()]
-        saved = [future.result() for future in futures]
-        if not any(saved):
+        futures = [host.pack_session(self._settings, session_id) for host in self._hosts.values()]
+        packed = next((found for future in futures if (found := future.result()) is not None), None)
+        if packed is None:
             raise AgentKVError(f"there is no session {session_id!r} of this policy and budget")
+        packed.write(Path(path))
 
     def restore_session(self, session_id: str, path: str | Path) -> None:
         """Open a session from a file that :meth:`save_session` wrote, in this process or another, under this id.
@@ -325,7 +327,8 @@ class ChatAgentKV(BaseChatModel):
             SessionFileError: not such a file, damaged, of another model, or of another policy or budget.
             PoolExhausted: no room.
         """
-        self._host({}).restore_session(self._settings, session_id, Path(path)).result()
+        host = self._host({})
+        host.restore_session(self._settings, session_id, host.read_session(self._settings, Path(path))).result()
 
     def explain(self, session_id: str) -> Explanation | None:
         """Which text the session of this policy and budget still holds, and in what form; None if there is none.

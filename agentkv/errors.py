@@ -35,6 +35,20 @@ class ContextOverflow(AgentKVError):
         self.limit = limit
 
 
+class PromptTooLong(ContextOverflow):
+    """The messages add more to a session than one call may.
+
+    Attributes:
+        prompt_tokens: tokens that they add; by a guess if they were too long to be counted.
+        limit: the most that a call may add.
+    """
+
+    def __init__(self, prompt_tokens: int, limit: int, what: str):
+        AgentKVError.__init__(self, f"the messages add {what}; send less at a time")
+        self.prompt_tokens = prompt_tokens
+        self.limit = limit
+
+
 class PoolExhausted(AgentKVError):
     """Every page of the KV pool is held by a session that is in use."""
 

@@ -5,64 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agentkv.chat.answer import Answer, Place, ReplySoFar, metadata
+from agentkv.chat.call import ChatCall, ChatRequest, Failed, Finished, Item
 from agentkv.chat.sessions import ChatSession, KVSettings, SessionTable, anonymous_id
-from agentkv.chat.template import ChatTemplate, Rendered
+from agentkv.chat.template import ChatTemplate
 from agentkv.chat.turns import Turn, with_hint, with_tools
-from agentkv.errors import AgentKVError, PoolExhausted, ReplyTruncated, SessionFileError
-from agentkv.tools import CallDelta, ReplyForm, ReplyReader, TextDelta, ToolCall
+from agentkv.errors import AgentKVError, PoolExhausted, SessionFileError
 
 if TYPE_CHECKING:
     from agentkv.cache.formats import KVLayout
+    from agentkv.chat.template import Rendered
     from agentkv.engine.explain import Explanation
-    from agentkv.engine.reply import TokenEvent
+    from agentkv.engine.persistence import PackedSession
     from agentkv.engine.session import SessionStats
-    from agentkv.tools import Dialect
     from agentkv.tools.constraint import ReplyConstraint
 
 _host_lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class ChatRequest:
-    """One call, with everything the engine's thread needs."""
-
-    turns: tuple[Turn, ...]
-    settings: KVSettings
-    params: Any
-    session_id: str | None
-    form: ReplyForm
-    max_anonymous: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The reply is complete; `metadata` is what response_metadata["agentkv"] shows."""
-
-    metadata: dict[str, Any]
-    calls: tuple[ToolCall, ...] = ()
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The call raised; nothing follows."""
-
-    error: BaseException
-
-
-Item = TextDelta | CallDelta | Finished | Failed
-
-
-@dataclass(frozen=True)
-class ChatCall:
-    """A queued or running call. Setting `cancel` ends it within one token."""
-
-    request: ChatRequest
-    deliver: Callable[[Item], None]
-    cancel: threading.Event = field(default_factory=threading.Event)
 
 
 class EngineThread(Protocol):
@@ -115,24 +76,26 @@ class ChatHost:
         session = self._sessions.by_id(settings, session_id)
         return None if session is None else self.engine.explain(session.kv)
 
-    def save_session(self, settings: KVSettings, session_id: str, path: Path) -> Future[bool]:
-        """Queue writing a session and its conversation to a file; the result says whether there is such a session."""
-        return self._thread.submit(self._save_session, settings, session_id, path)
+    def pack_session(self, settings: KVSettings, session_id: str) -> Future[PackedSession | None]:
+        """Queue copying a session and its conversation, for a file; None if there is no such session."""
+        return self._thread.submit(self._pack_session, settings, session_id)
 
-    def _save_session(self, settings: KVSettings, session_id: str, path: Path) -> bool:
+    def _pack_session(self, settings: KVSettings, session_id: str) -> PackedSession | None:
         session = self._sessions.by_id(settings, session_id)
-        if session is not None:
-            self.engine.save_session(session.kv, path, session.to_notes())
-        return session is not None
+        return None if session is None else self.pack(session)
 
-    def restore_session(self, settings: KVSettings, session_id: str, path: Path) -> Future[None]:
-        """Queue opening a session from a file, in place of one of that id."""
-        return self._thread.submit(self._restore_session, settings, session_id, path)
+    def pack(self, session: ChatSession) -> PackedSession:
+        """Copy a session and its conversation, for a file. For the engine's thread."""
+        from agentkv.engine.persistence import pack_session
 
-    def _restore_session(self, settings: KVSettings, session_id: str, path: Path) -> None:
-        from agentkv.engine.persistence import read_notes
+        return pack_session(self.engine, session.kv, session.to_notes())
 
-        notes = read_notes(path)
+    def read_session(self, settings: KVSettings, path: Path) -> PackedSession:
+        """What a file holds of a session with these settings. From any thread. Raises SessionFileError."""
+        from agentkv.engine.persistence import read_packed
+
+        packed = read_packed(self.engine, path)
+        notes = packed.notes
         if not isinstance(notes, dict) or "turns" not in notes:
             raise SessionFileError(f"{path} holds a session of an engine, not the conversation of a chat model")
         if notes["settings"] != settings.key:
@@ -140,13 +103,23 @@ class ChatHost:
                 f"{path} was saved under the policy, budget and options {notes['settings']}, and this chat model has "
                 f"{settings.key}; use one with the same"
             )
+        return packed
+
+    def restore_session(self, settings: KVSettings, session_id: str, packed: PackedSession) -> Future[None]:
+        """Queue opening a session that was read, in place of one of that id."""
+        return self._thread.submit(self.restore, settings, session_id, packed)
+
+    def restore(self, settings: KVSettings, session_id: str, packed: PackedSession) -> None:
+        """Open a session that was read, in place of one of that id. For the engine's thread. Raises PoolExhausted."""
+        from agentkv.engine.persistence import open_packed
+
         try:
-            kv = self.engine.restore_session(path)  # a damaged file must not cost the session that is there
+            kv = open_packed(self.engine, packed)  # what cannot be opened must not cost the session that is there
         except PoolExhausted:
             self._close_session(settings, session_id)
-            kv = self.engine.restore_session(path)
+            kv = open_packed(self.engine, packed)
         self._close_session(settings, session_id)
-        self._sessions.add(ChatSession.from_notes(session_id, settings, kv, notes))
+        self._sessions.add(ChatSession.from_notes(session_id, settings, kv, packed.notes))
 
     def _serve(self, call: ChatCall) -> None:
         if call.cancel.is_set():
@@ -159,7 +132,7 @@ class ChatHost:
             self._sessions.limit_anonymous(call.request.max_anonymous)
 
     def _answer(self, call: ChatCall) -> Finished:
-        answer = self.begin(call)
+        answer = self.begin(call, self.constraint(call.request))
         rendered, params = answer.place.rendered, call.request.params
         try:
             self.make_room(answer)
@@ -172,14 +145,27 @@ class ChatHost:
             raise
         return self.finish(answer)
 
-    def begin(self, call: ChatCall) -> Answer:
+    def constraint(self, request: ChatRequest) -> ReplyConstraint | None:
+        """Compile what holds a reply to its form; None if nothing has to. From any thread.
+
+        It serves one call. Raises AgentKVError for a grammar or schema that is wrong.
+        """
+        form = request.form
+        if form.grammar is None and form.schema is None and not form.tools:
+            return None
+        from agentkv.tools.constraint import build_constraint
+
+        return build_constraint(self.engine, self.template.dialect, form, request.params.max_tokens)
+
+    def begin(self, call: ChatCall, constraint: ReplyConstraint | None) -> Answer:
         """Find or open the session that answers; until the answer ends, no other call gets it.
+
+        Args:
+            constraint: of the reply, by :meth:`constraint`.
 
         Raises AgentKVError for a call that cannot be answered; then every session is as it was.
         """
         request, form = call.request, call.request.form
-        # Compiled first: a grammar that is wrong must leave every session as it was.
-        constraint = self._constraint(request)
         turns = with_tools(request.turns, form.tools, self.template.dialect)
         place = self._place(request, turns)
         session = place.session
@@ -188,7 +174,7 @@ class ChatHost:
         length, reused = len(session.kv.ledger), session.kv.logical_length
         if constraint is not None:
             constraint.limit(session.kv.token_limit - length - len(place.rendered.ids))
-        return Answer(call, place, tuple(turns), constraint, _Reply(call, self.template.dialect), length, reused)
+        return Answer(call, place, tuple(turns), constraint, ReplySoFar(call, self.template.dialect), length, reused)
 
     def finish(self, answer: Answer) -> Finished:
         """Take the reply into its session.
@@ -222,18 +208,10 @@ class ChatHost:
         }
         if answer.call.request.form.tools:
             counts["tool_prompt"] = "template" if self.template.dialect.native else "system message"
-        told = _metadata(answer.place.session, answer.place.state, answer.reply.finish_reason)
+        told = metadata(answer.place.session, answer.place.state, answer.reply.finish_reason)
         return Finished(told | counts, answer.reply.turn.calls)
 
-    def _constraint(self, request: ChatRequest) -> Any:
-        form = request.form
-        if form.grammar is None and form.schema is None and not form.tools:
-            return None
-        from agentkv.tools.constraint import build_constraint
-
-        return build_constraint(self.engine, self.template.dialect, form, request.params.max_tokens)
-
-    def _place(self, request: ChatRequest, turns: Sequence[Turn]) -> _Place:
+    def _place(self, request: ChatRequest, turns: Sequence[Turn]) -> Place:
         """The session that answers, how it came about, and the tokens its ledger lacks."""
         tools, shown = request.form.tools, with_hint(turns, request.form)
         if request.session_id is None:
@@ -242,12 +220,14 @@ class ChatHost:
             found = self._sessions.by_id(request.settings, request.session_id)
         shared = 0 if found is None else found.shared(turns, tools)
         if found is not None and shared and shared == len(found.turns):
-            rendered = self.template.delta(shown, shared, found.kv.ledger[-1], tools)
+            rendered = self._continued(request, shown, shared, found.kv.ledger[-1])
             if rendered is not None:
                 self._sessions.touch(found)
-                return _Place(found, "continued", rendered, shared)
+                return Place(found, "continued", rendered, shared)
         # Rendered and measured first: a call that is refused leaves every session as it was.
+        request.check_length(shown)
         rendered = self.template.prompt(shown, tools)
+        request.check_prompt(rendered.ids)
         settings = request.settings
         kv = self.engine.open_session(settings.policy, settings.budget, **settings.options)
         try:
@@ -264,9 +244,17 @@ class ChatHost:
         session_id = request.session_id or anonymous_id()
         session = ChatSession(session_id, request.session_id is None, settings, kv)
         self._sessions.add(session)
-        return _Place(session, "new" if found is None or found.anonymous else "restarted", rendered, 0)
+        return Place(session, "new" if found is None or found.anonymous else "restarted", rendered, 0)
 
-    def _go_back(self, found: ChatSession, request: ChatRequest, shown: Sequence[Turn], shared: int) -> _Place | None:
+    def _continued(self, request: ChatRequest, shown: Sequence[Turn], covered: int, last_token: int) -> Rendered | None:
+        """What follows the first `covered` turns; None where the template does not show. Raises PromptTooLong."""
+        request.check_length(shown[covered:])
+        rendered = self.template.delta(shown, covered, last_token, request.form.tools)
+        if rendered is not None:
+            request.check_prompt(rendered.ids)
+        return rendered
+
+    def _go_back(self, found: ChatSession, request: ChatRequest, shown: Sequence[Turn], shared: int) -> Place | None:
         """The session as it was after the turns that it shares with a conversation that goes on differently.
 
         A message was edited, older ones were summed up, or a reply is asked for again. An anonymous session is left
@@ -276,7 +264,7 @@ class ChatHost:
         if not covered:
             return None
         end = found.ends[covered - 1] or 0
-        rendered = self.template.delta(shown, covered, found.kv.ledger[end - 1], request.form.tools)
+        rendered = self._continued(request, shown, covered, found.kv.ledger[end - 1])
         if rendered is None:
             return None
         session, state = found, "rewound"
@@ -293,7 +281,7 @@ class ChatHost:
             return None
         self._sessions.add(session)
         self._sessions.touch(session)
-        return _Place(session, state if session.kv.logical_length else "restarted", rendered, covered)
+        return Place(session, state if session.kv.logical_length else "restarted", rendered, covered)
 
     def make_room(self, answer: Answer) -> None:
         """Close idle sessions, least recently used first, until the pool has room for what the answer may add.
@@ -307,83 +295,6 @@ class ChatHost:
         wanted = growth_bytes(layout, session.kv.stats, tokens)
         while arena.free_pages * layout.page_bytes < wanted and self._sessions.close_oldest(keep=session):
             pass
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a call is answered: its ledger holds the first `covered` turns, and lacks what is rendered."""
-
-    session: ChatSession
-    state: str
-    rendered: Rendered
-    covered: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A call that is being answered.
-
-    Attributes:
-        turns: the conversation so far.
-        constraint: of the reply.
-        length: tokens of the session's ledger before.
-        reused: how many of them are in its cache.
-    """
-
-    call: ChatCall
-    place: _Place
-    turns: tuple[Turn, ...]
-    constraint: ReplyConstraint | None
-    reply: _Reply
-    length: int
-    reused: int
-
-
-class _Reply:
-    """What has come of a reply so far."""
-
-    def __init__(self, call: ChatCall, dialect: Dialect):
-        self._call = call
-        self._reader = ReplyReader(dialect) if call.request.form.may_call else None
-        self._raw: list[str] = []
-        self._words: list[str] = []
-        self._reason = "cancelled"
-
-    def take(self, event: TokenEvent) -> None:
-        """Pass on what an event makes certain."""
-        self._reason = event.finish_reason or self._reason
-        self._raw.append(event.text)
-        items: list[TextDelta | CallDelta] = [TextDelta(event.text)] if event.text else []
-        if self._reader is not None:
-            items = self._reader.push(event.text) + (self._reader.flush() if event.finish_reason else [])
-        for item in items:
-            if isinstance(item, TextDelta):
-                self._words.append(item.text)
-            self._call.deliver(item)
-
-    @property
-    def turn(self) -> Turn:
-        """The reply as a turn. Half a call is none."""
-        return Turn("assistant", "".join(self._words), tuple(self._reader.calls) if self._reader else ())
-
-    @property
-    def finish_reason(self) -> str:
-        """Why it ended."""
-        return "tool_calls" if self.turn.calls and self._reason != "cancelled" else self._reason
-
-    def check_whole(self, constraint: ReplyConstraint | None) -> None:
-        """Raise ReplyTruncated for half a tool call and half a JSON document."""
-        form = self._call.request.form
-        if self._reason == "cancelled":
-            return
-        missing = form.choice == "required" and not self.turn.calls
-        if self._reader is not None and (self._reader.inside_call or missing):
-            raise ReplyTruncated("a tool call", self._reason, "".join(self._raw))
-        if form.schema is None or self.turn.calls or self._reason == "stop":
-            return
-        if constraint is None or not constraint.accepting:
-            raise ReplyTruncated("the JSON reply", self._reason, "".join(self._raw))
-        self._reason = "stop"
 
 
 def growth_bytes(layout: KVLayout, stats: SessionStats, tokens: int) -> int:
@@ -401,22 +312,3 @@ def host_of(engine: Any) -> ChatHost:
         if host is None:
             host = engine._chat_host = ChatHost(engine)
         return host
-
-
-def _metadata(session: ChatSession, state: str, finish_reason: str) -> dict[str, Any]:
-    stats, timings = session.kv.stats, session.kv.timings
-    return {
-        "policy": session.settings.policy,
-        "budget": session.settings.budget,
-        "session_id": session.session_id,
-        "session": state,
-        "generated_tokens": timings.generated_tokens,
-        "logical_length": session.kv.logical_length,
-        "resident_kv_bytes": stats.resident_bytes,
-        "peak_kv_bytes": stats.peak_bytes,
-        "evicted_tokens": stats.evicted_tokens,
-        "quantized_tokens": stats.quantized_tokens,
-        "prefill_ms": timings.prefill_ms,
-        "decode_ms": timings.decode_ms,
-        "finish_reason": finish_reason,
-    }

@@ -7,7 +7,8 @@ import queue
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from agentkv.chat.host import ChatHost, ChatRequest, Failed, Finished, Item
+from agentkv.chat.call import ChatRequest, Failed, Finished, Item
+from agentkv.chat.host import ChatHost
 from agentkv.tools import CallDelta, TextDelta
 
 Part = TextDelta | CallDelta | Finished

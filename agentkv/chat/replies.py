@@ -10,7 +10,7 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from agentkv.chat.host import Finished
+from agentkv.chat.call import Finished
 from agentkv.chat.pump import Part
 from agentkv.tools import CallDelta, TextDelta
 

@@ -27,6 +27,11 @@ class Turn:
     name: str | None = field(default=None, compare=False)
     call_id: str | None = field(default=None, compare=False)
 
+    @property
+    def characters(self) -> int:
+        """About how much text it is."""
+        return len(self.content) + sum(len(call.name) + len(str(call.arguments)) for call in self.calls)
+
     def says_the_same(self, other: Turn) -> bool:
         """Whether both are one message. Callers trim replies, and templates do; blanks around one mean nothing."""
         if self.role != other.role or self.calls != other.calls:

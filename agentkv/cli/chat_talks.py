@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from agentkv.chat.host import ChatCall, ChatHost, ChatRequest
+from agentkv.chat.call import ChatCall, ChatRequest
+from agentkv.chat.host import ChatHost
 from agentkv.chat.sessions import ChatSession, KVSettings
 from agentkv.chat.turns import Turn
 from agentkv.engine.persistence import read_notes
@@ -102,7 +103,7 @@ class Talks:
         talk = self.current
         turns = (*talk.turns, Turn("user", text))
         request = ChatRequest(turns, talk.settings, self._params, talk.name, ReplyForm(), max_anonymous=0)
-        answer = self._host.begin(ChatCall(request, lambda item: None, cancel))
+        answer = self._host.begin(ChatCall(request, lambda item: None, cancel), None)
         kv, rendered = answer.place.session.kv, answer.place.rendered
         certainties = []
         try:

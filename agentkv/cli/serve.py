@@ -27,6 +27,7 @@ def serve(
     max_queue: Annotated[int, _option(min=1, help="Requests that may wait.")] = 32,
     max_running: Annotated[int, _option(min=1, help="Requests answered at a time.")] = 8,
     max_sessions: Annotated[int, _option(min=1, help="Live sessions.")] = 64,
+    max_prompt: Annotated[int | None, _option(min=1, help="Tokens a request may add; by default 4 windows.")] = None,
     max_tokens: Annotated[int, _option(min=1, help="Longest reply of a request that does not say.")] = 512,
     checkpoints: Annotated[int, _option(min=0, help="Turns of a session that are kept to go back to.")] = 0,
     prefill_chunk: Annotated[int, _option(min=1, help="Prompt tokens between two decode steps.")] = 128,
@@ -42,10 +43,13 @@ def serve(
       AGENTKV_API_KEY=secret agentkv serve --host 0.0.0.0
     """
     from agentkv.engine import Engine
+    from agentkv.errors import AgentKVError
     from agentkv.server.places import LOOPBACK, SpillFolder, default_sessions_folder
     from agentkv.server.serve import serve as run
     from agentkv.server.settings import ServerSettings
 
+    if api_key == "":
+        raise AgentKVError("the API key is empty; leave it out or set one")
     local = host in LOOPBACK
     if not local and api_key is None:
         print(f"agentkv: everybody who reaches {host} can use this server; set an API key", file=sys.stderr)
@@ -61,6 +65,7 @@ def serve(
         max_queue=max_queue,
         max_running=max_running,
         max_sessions=max_sessions,
+        max_prompt=max_prompt,
         max_tokens=max_tokens,
         prefill_chunk=prefill_chunk,
     )

@@ -90,6 +90,7 @@ class GrammarConstraint:
             AgentKVError: the grammar does not allow it here.
         """
         if not self._matcher.consume_token(token_id):
+            self._raise_on_error()
             raise AgentKVError(f"token {token_id} is not allowed by the grammar here")
 
     def forced(self) -> list[int]:

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,31 @@ def model_fingerprint(engine: Engine) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class PackedSession:
+    """What a session's file holds: a copy, so that the session may go on while it is written.
+
+    Attributes:
+        about: all that is no tensor, as JSON.
+        tensors: slots and what belongs to none, by name.
+    """
+
+    about: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def notes(self) -> Any:
+        """What was noted beside the session."""
+        return self.about.get("notes")
+
+    def write(self, path: Path) -> None:
+        """To a file; an existing one is replaced only when the new one is whole. Raises SessionFileError."""
+        tensors = dict(self.tensors)
+        about = {**self.about, "checksum": ""}
+        about["checksum"] = _checksum(tensors, about)
+        _write(path, tensors, {"agentkv": json.dumps(about)})
+
+
 def save_session(engine: Engine, session: Session, path: Path, notes: Any = None) -> None:
     """Write a session to a file; an existing file is replaced only when the new one is whole.
 
@@ -61,12 +86,17 @@ def save_session(engine: Engine, session: Session, path: Path, notes: Any = None
         AgentKVError: the session is in use or closed.
         SessionFileError: the file cannot be written.
     """
+    pack_session(engine, session, notes).write(path)
+
+
+def pack_session(engine: Engine, session: Session, notes: Any = None) -> PackedSession:
+    """Copy all that goes into a session's file. Raises AgentKVError: the session is in use or closed."""
     with session.exclusive():
-        write_session(engine, session, path, notes)
+        return pack_held(engine, session, notes)
 
 
-def write_session(engine: Engine, session: Session, path: Path, notes: Any = None) -> None:
-    """As :func:`save_session`; the caller sees to it that nobody uses the session."""
+def pack_held(engine: Engine, session: Session, notes: Any = None) -> PackedSession:
+    """As :func:`pack_session`; the caller sees to it that nobody uses the session."""
     state = session.cache.state()
     tensors = state.snapshot.tensors() | _beside_slots(state)
     about = {
@@ -78,7 +108,7 @@ def write_session(engine: Engine, session: Session, path: Path, notes: Any = Non
         "budget": session.budget,
         "prefill": session.cache.prefill,
         "exempt": sorted(session.exempt),
-        "ledger": session.ledger,
+        "ledger": list(session.ledger),
         "spans": [[span.role, span.start, span.end] for span in state.facts.spans],
         "dropped": state.facts.dropped,
         "logical_length": state.logical_length,
@@ -87,10 +117,8 @@ def write_session(engine: Engine, session: Session, path: Path, notes: Any = Non
         "position_offset": state.position_offset,
         "rebased": asdict(state.rebased),
         "notes": notes,
-        "checksum": "",
     }
-    about["checksum"] = _checksum(tensors, about)
-    _write(path, tensors, {"agentkv": json.dumps(about)})
+    return PackedSession(about, tensors)
 
 
 def restore_session(engine: Engine, path: Path) -> Session:
@@ -103,7 +131,12 @@ def restore_session(engine: Engine, path: Path) -> Session:
         AgentKVError: its policy cannot be built as it was, because its gates changed for example.
         PoolExhausted: no room.
     """
-    about, tensors = _read_checked(engine, path)
+    return open_packed(engine, read_packed(engine, path))
+
+
+def open_packed(engine: Engine, packed: PackedSession) -> Session:
+    """Open a session that was read from a file. Raises as :func:`restore_session`, but SessionFileError."""
+    about, tensors = packed.about, dict(packed.tensors)
     opened = {name: about[name] for name in ("prefill", "exempt")}
     session = engine.open_session(about["policy"], about["budget"], **opened, **about["options"])
     session.adopt(_state(session, about, tensors), about["ledger"])
@@ -118,12 +151,12 @@ def read_notes(path: Path) -> Any:
 
 def read_snapshot(engine: Engine, path: Path) -> Snapshot:
     """The slots alone, of a session that is known otherwise. Raises SessionFileError."""
-    _, tensors = _read_checked(engine, path)
+    tensors = read_packed(engine, path).tensors
     return Snapshot.from_tensors({name: t for name, t in tensors.items() if name not in _BESIDE_SLOTS})
 
 
-def _read_checked(engine: Engine, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A session file that is whole and of this model."""
+def read_packed(engine: Engine, path: Path) -> PackedSession:
+    """A session file that is whole and of this model. From any thread. Raises SessionFileError."""
     about, tensors = _read(path)
     if about.get("format") != FORMAT:
         raise SessionFileError(f"{path} has format {about.get('format')!r}, this version reads {FORMAT}")
@@ -134,7 +167,7 @@ def _read_checked(engine: Engine, path: Path) -> tuple[dict[str, Any], dict[str,
             f"{path} was saved with the model {about['model']!r}, whose weights, dtype or chat template differ from "
             f"those of {engine.model_name!r}; load that model or start a new session"
         )
-    return about, tensors
+    return PackedSession(about, tensors)
 
 
 def _beside_slots(state: CacheState) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from agentkv.cache import copies
 from agentkv.cache.snapshot import Snapshot
-from agentkv.engine.persistence import read_snapshot, write_session
+from agentkv.engine.persistence import pack_held, read_snapshot
 from agentkv.engine.session import Session
 from agentkv.errors import AgentKVError, PoolExhausted, SessionFileError
 
@@ -162,7 +162,7 @@ class SessionPool:
             copy = SpilledCopy(snapshot.nbytes, used, snapshot=snapshot)
         else:
             path = Path(to) / f"spilled-{uuid.uuid4().hex}.safetensors"
-            write_session(self._require_engine(), session, path)
+            pack_held(self._require_engine(), session).write(path)
             copy = SpilledCopy(path.stat().st_size, used, path=path)
         session.spilled_copy = copy
         session.cache.empty(keep_positions=True)

@@ -15,7 +15,7 @@ from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from agentkv.chat.host import ChatCall, ChatRequest
+from agentkv.chat.call import ChatCall, ChatRequest
 from agentkv.chat.turns import with_tools
 from agentkv.errors import AgentKVError
 from agentkv.server.body import B, ChatBody, FileBody, ForkBody, TokenizeBody, parse
@@ -25,9 +25,10 @@ from agentkv.server.guard import Guard
 from agentkv.server.inbox import ClientGone, Inbox, unless_gone
 from agentkv.server.replies import Writer
 from agentkv.server.running import Sent
-from agentkv.server.saved import Sessions
+from agentkv.server.saved import Sessions, read, write
 from agentkv.server.scheduler import Scheduler
 from agentkv.tools.calls import parse_tools
+from agentkv.tools.constraint import ReplyConstraint
 
 T = TypeVar("T")
 _PING_SECONDS = 15
@@ -104,12 +105,12 @@ class Service:
     async def chat(self, request: Request) -> Response:
         """Answer a conversation, as a whole or as a stream of events."""
         try:
-            body, asked = await self._asked(request)
+            body, asked, constraint = await self._asked(request)
         except AgentKVError:
             self._scheduler.metrics.requests.labels("refused").inc()
             raise
         inbox = Inbox()
-        call = self._scheduler.enqueue(asked, inbox.put)
+        call = self._scheduler.enqueue(asked, constraint, inbox.put)
         usage = bool(body.stream_options and body.stream_options.include_usage)
         writer = Writer(self._settings.model, self._scheduler.host.engine.tokenizer, usage)
         headers = {"X-AgentKV-Ignored": _header(body.ignored)} if body.ignored else {}
@@ -123,11 +124,12 @@ class Service:
             raise
         return Json(writer.completion(items), headers=headers)
 
-    async def _asked(self, request: Request) -> tuple[ChatBody, ChatRequest]:
+    async def _asked(self, request: Request) -> tuple[ChatBody, ChatRequest, ReplyConstraint | None]:
         body = await self._body(request, ChatBody)
         self._check_ready()
-        header, window = request.headers.get("x-session-id"), self._scheduler.host.engine.context_window
-        return body, await asyncio.to_thread(chat_request, body, header, self._settings, window)
+        host, header = self._scheduler.host, request.headers.get("x-session-id")
+        asked = await asyncio.to_thread(chat_request, body, header, self._settings, host.engine.context_window)
+        return body, asked, await asyncio.to_thread(host.constraint, asked)
 
     def _stream(
         self, call: ChatCall, inbox: Inbox, writer: Writer, first: Sent, headers: dict[str, str]
@@ -228,14 +230,19 @@ class Service:
     async def save_session(self, name: str, request: Request) -> Response:
         """Write a session to a file of its name, or of another."""
         body = await self._body(request, FileBody)
-        return Json(await self._on_thread(lambda sessions: sessions.save(name, body.name or name)))
+        file = body.name or name
+        packed = await self._on_thread(lambda sessions: sessions.pack(name))
+        # Written on another thread, so that no reply waits for the disk.
+        size = await asyncio.to_thread(write, self._settings, file, packed)
+        told = await self._on_thread(lambda sessions: sessions.get(name, False))
+        return Json(told | {"name": file, "file_bytes": size})
 
     async def restore_session(self, name: str, request: Request) -> Response:
         """Open a session from a file, in place of one of its name."""
         body = await self._body(request, FileBody)
-        path = await self._on_thread(lambda sessions: sessions.check_restorable(name, body.name or name))
-        await asyncio.wrap_future(self._scheduler.host.restore_session(self._settings.kv, name, path))
-        return Json(await self._on_thread(lambda sessions: sessions.get(name, False)))
+        self._check_ready()
+        packed = await asyncio.to_thread(read, self._scheduler.host, self._settings, body.name or name)
+        return Json(await self._on_thread(lambda sessions: sessions.restore(name, packed)))
 
     async def fork_session(self, name: str, request: Request) -> Response:
         """Copy a session under another name."""

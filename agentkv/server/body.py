@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from agentkv.server.errors import ApiError
 from agentkv.server.settings import NAME
+from agentkv.tools.calls import MAX_DEPTH, deeper
 
 B = TypeVar("B", bound=BaseModel)
-_DEPTH = 64
-"""Nesting of a request; templates and grammars are recursive as well."""
 _HARMLESS = {"user", "store", "metadata", "service_tier", "safety_identifier"}
 """Fields that would not change a reply."""
 
@@ -58,7 +57,7 @@ class ChatBody(_Body):
     """POST /v1/chat/completions."""
 
     model: str | None = None
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, max_length=10_000)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     tools: list[dict[str, Any]] | None = None
@@ -130,8 +129,8 @@ def parse(raw: bytes, kind: type[B]) -> B:
         value = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError) as error:
         raise ApiError(f"the request is not JSON: {_short(error)}", code="invalid_json") from error
-    if _deeper(value, _DEPTH):
-        raise ApiError(f"the request is nested more than {_DEPTH} levels deep", code="invalid_json")
+    if deeper(value):
+        raise ApiError(f"the request is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -139,11 +138,6 @@ def parse(raw: bytes, kind: type[B]) -> B:
         place = ".".join(str(part) for part in first["loc"])
         message = f"{place}: {first['msg']}" if place else str(first["msg"])
         raise ApiError(_short(message), code="invalid_value", param=place[:200] or None) from error
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_deeper(part, levels - 1) for part in parts)
 
 
 def _short(error: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from agentkv.chat.host import ChatRequest
+from agentkv.chat.call import ChatRequest
 from agentkv.chat.messages import to_turns
 from agentkv.chat.turns import Turn
 from agentkv.engine.sampling import SamplingParams
@@ -20,6 +20,8 @@ from agentkv.tools import ReplyForm
 from agentkv.tools.calls import parse_arguments
 
 _SEEDS = 2**63
+_WINDOWS = 4
+"""Of the model: what one call may add to a session that outlives them."""
 
 
 def chat_request(body: ChatBody, header: str | None, settings: ServerSettings, window: int) -> ChatRequest:
@@ -43,6 +45,7 @@ def chat_request(body: ChatBody, header: str | None, settings: ServerSettings, w
         session_id=session_id(body, header),
         form=form,
         max_anonymous=settings.max_anonymous,
+        max_prompt=settings.max_prompt or _WINDOWS * window,
     )
 
 

@@ -21,6 +21,8 @@ from agentkv.errors import (
 
 logger = logging.getLogger("agentkv.server")
 
+_LONGEST = 600
+"""Characters of a message."""
 RETRY_AFTER = {"Retry-After": "1"}
 
 
@@ -92,6 +94,12 @@ def problem(error: BaseException) -> Problem:
     return _problem(500, "the server failed; its log says how", "internal_error")
 
 
+def _sentence(message: str) -> str:
+    """One line of a length that can be read: messages quote what was sent."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
 def log_bug(error: BaseException) -> None:
     """Log an error that is no user's mistake."""
     if not isinstance(error, AgentKVError):
@@ -108,5 +116,5 @@ def _problem(
 ) -> Problem:
     kinds = {401: "authentication_error", 404: "not_found_error", 409: "conflict_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": message, "type": kind, "param": param, "code": code, **(more or {})}
+    error = {"message": _sentence(message), "type": kind, "param": param, "code": code, **(more or {})}
     return Problem(status, {"error": error}, dict(headers or {}))

@@ -17,7 +17,7 @@ _OPEN = {"/health", "/ready"}
 
 
 class Guard:
-    """Lets only requests through whose Host header and API key are right.
+    """Lets only requests through whose Host header and API key are right, and which no foreign web page made.
 
     Args:
         app: what they go on to.
@@ -35,8 +35,11 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         headers = Headers(scope=scope)
-        if self._hosts is not None and _host(headers.get("host", "")) not in self._hosts:
+        host = headers.get("host", "")
+        if self._hosts is not None and _host(host) not in self._hosts:
             return ApiError("this server does not answer to that host name; see --allow-host", 403, "forbidden_host")
+        if (origin := headers.get("origin")) is not None and _host(origin.partition("://")[2]) != _host(host):
+            return ApiError("this server does not answer to pages of other hosts", 403, "forbidden_origin")
         if self._key is None or scope["path"] in _OPEN:
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentkv.chat.host import Failed, Finished
+from agentkv.chat.call import Failed, Finished
 from agentkv.server.running import Sent
 
 if TYPE_CHECKING:

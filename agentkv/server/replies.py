@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from agentkv.chat.host import Finished
+from agentkv.chat.call import Finished
 from agentkv.engine.sampling import TokenLogprob
 from agentkv.server.running import Logprobs, Sent, Started
 from agentkv.tools import CallDelta, TextDelta, ToolCall

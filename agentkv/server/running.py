@@ -12,15 +12,16 @@ from torch import Tensor
 
 from agentkv.cache.facts import Role
 from agentkv.cache.formats import SlotCaps
-from agentkv.chat.host import ChatCall, Item
+from agentkv.chat.call import ChatCall, Item
 from agentkv.engine.reply import Reply, TokenEvent
 from agentkv.engine.sampling import TokenLogprob
 
 if TYPE_CHECKING:
-    from agentkv.chat.host import Answer
+    from agentkv.chat.answer import Answer
     from agentkv.engine.engine import Engine
     from agentkv.engine.session import Session
     from agentkv.server.metrics import Metrics
+    from agentkv.tools.constraint import ReplyConstraint
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Ticket:
     """A call that waits or runs, and when it came in (seconds of `time.perf_counter`)."""
 
     call: ChatCall
+    constraint: ReplyConstraint | None
     send: Callable[[Sent], None]
     arrived: float
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentkv.chat.sessions import ChatSession
+from agentkv.errors import AgentKVError
 from agentkv.server.errors import ApiError
 from agentkv.server.settings import NAME, ServerSettings
 
 if TYPE_CHECKING:
     from agentkv.chat.host import ChatHost
+    from agentkv.engine.persistence import PackedSession
 
 logger = logging.getLogger("agentkv.server")
 
@@ -35,15 +35,27 @@ def saved_names(settings: ServerSettings) -> list[str]:
 
 
 def restore_all(host: ChatHost, settings: ServerSettings) -> None:
-    """Queue opening every saved session; one that cannot be opened is logged and left in its file."""
+    """Open every saved session; one that cannot be opened is logged and left in its file."""
     for name in saved_names(settings):
-        restored = host.restore_session(settings.kv, name, path_of(settings, name))
-        restored.add_done_callback(partial(_log_failure, name))
+        try:
+            host.restore(settings.kv, name, read(host, settings, name))
+        except AgentKVError as error:
+            logger.warning("the session %s was not restored: %s", name, error)
 
 
-def _log_failure(name: str, restored: Future[None]) -> None:
-    if (error := restored.exception()) is not None:
-        logger.warning("the session %s was not restored: %s", name, error)
+def read(host: ChatHost, settings: ServerSettings, name: str) -> PackedSession:
+    """A saved session. From any thread. Raises ApiError if there is none, SessionFileError."""
+    path = path_of(settings, name)
+    if not path.exists():
+        raise ApiError(f"there is no saved session {name!r}", 404, "session_not_found")
+    return host.read_session(settings.kv, path)
+
+
+def write(settings: ServerSettings, name: str, packed: PackedSession) -> int:
+    """Save a session; returns the bytes of its file. From any thread. Raises SessionFileError."""
+    path = path_of(settings, name)
+    packed.write(path)
+    return path.stat().st_size
 
 
 class Sessions:
@@ -83,20 +95,18 @@ class Sessions:
             self._host.sessions.close(session)
         path.unlink(missing_ok=True)
 
-    def save(self, name: str, file: str) -> dict[str, Any]:
-        """Write a session to a file. Raises ApiError if there is none or it is in use, SessionFileError."""
-        session, path = self._require(name), path_of(self._settings, file)
-        self._host.engine.save_session(session.kv, path, session.to_notes())
-        return self._describe(session) | {"name": file, "file_bytes": path.stat().st_size}
+    def pack(self, name: str) -> PackedSession:
+        """Copy a session, for a file. Raises ApiError if there is none or it is in use."""
+        return self._host.pack(self._require(name))
 
-    def check_restorable(self, name: str, file: str) -> Path:
-        """The file to restore a session from. Raises ApiError if there is none, or the session is in use."""
-        path, session = path_of(self._settings, file), self._find(name)
-        if not path.exists():
-            raise ApiError(f"there is no saved session {file!r}", 404, "session_not_found")
+    def restore(self, name: str, packed: PackedSession) -> dict[str, Any]:
+        """Open a session that was read, in place of one of that name. Raises ApiError if it is in use."""
+        path_of(self._settings, name)  # it must be a name
+        session = self._find(name)
         if session is not None:
             self._check_idle(session)
-        return path
+        self._host.restore(self._settings.kv, name, packed)
+        return self.get(name, False)
 
     def fork(self, name: str, to: str) -> dict[str, Any]:
         """A second session that goes on from where this one is. Raises ApiError, PoolExhausted."""

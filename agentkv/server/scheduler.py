@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentkv.chat.host import ChatCall, ChatHost, ChatRequest, Failed, Finished
+from agentkv.chat.call import ChatCall, ChatRequest, Failed, Finished
+from agentkv.chat.host import ChatHost
 from agentkv.engine.reply import TokenEvent
 from agentkv.errors import PoolExhausted, ReplyTruncated
 from agentkv.server.errors import RETRY_AFTER, ApiError, log_bug, problem
@@ -23,6 +24,7 @@ from agentkv.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from agentkv.engine.engine import Engine
+    from agentkv.tools.constraint import ReplyConstraint
 
 T = TypeVar("T")
 logger = logging.getLogger("agentkv.server")
@@ -105,8 +107,13 @@ class Scheduler:
             self._changed.notify()
         return future
 
-    def enqueue(self, request: ChatRequest, send: Callable[[Sent], None]) -> ChatCall:
+    def enqueue(
+        self, request: ChatRequest, constraint: ReplyConstraint | None, send: Callable[[Sent], None]
+    ) -> ChatCall:
         """Queue a call. `send` runs on the model's thread; the last item is Finished or Failed.
+
+        Args:
+            constraint: by :meth:`ChatHost.constraint`. To compile it can take seconds, so that others do.
 
         Raises ApiError when the queue is full.
         """
@@ -118,7 +125,7 @@ class Scheduler:
                 self.metrics.requests.labels("busy").inc()
                 message = f"{len(self._waiting)} requests are waiting already; try again later"
                 raise ApiError(message, 429, "queue_full", headers=RETRY_AFTER)
-            self._waiting.append(Ticket(call, send, time.perf_counter()))
+            self._waiting.append(Ticket(call, constraint, send, time.perf_counter()))
             self._changed.notify()
         return call
 
@@ -189,7 +196,7 @@ class Scheduler:
         """Take the first waiting call whose session is idle; False if there is none."""
         while (ticket := self._take_waiting()) is not None:
             try:
-                answer = self.host.begin(ticket.call)
+                answer = self.host.begin(ticket.call, ticket.constraint)
             except PoolExhausted as error:  # it would not fit if it were alone, so that waiting does not help
                 self._refuse(ticket, ApiError(str(error), 400, "kv_pool_too_small", "messages"))
                 continue

@@ -33,6 +33,8 @@ class ServerSettings:
         max_anonymous: of these, how many may be without an id.
         prefill_chunk: tokens of a prompt between two steps of decoding. Always the same: under an evicting policy what
             is kept depends on the chunks, and must not depend on the load.
+        max_prompt: tokens that the messages of one call may add to its session; by default four windows of the model.
+            Under an evicting policy a session has no end, but whoever sends a library at once has others wait.
         max_tokens: of a reply whose request does not say.
         temperature: of a request that does not say.
         max_body_bytes: of a request.
@@ -51,6 +53,7 @@ class ServerSettings:
     max_sessions: int = 64
     max_anonymous: int = 16
     prefill_chunk: int = 128
+    max_prompt: int | None = None
     max_tokens: int = 512
     temperature: float = 0.0
     max_body_bytes: int = 4 * 2**20

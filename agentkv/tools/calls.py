@@ -10,6 +10,8 @@ from typing import Any
 
 from agentkv.errors import Unsupported
 
+MAX_DEPTH = 64
+"""Nesting of JSON from outside; templates and grammars are recursive as well."""
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
@@ -77,16 +79,24 @@ def parse_arguments(name: str, arguments: Any) -> Mapping[str, Any]:
     """Arguments of a call as a mapping: OpenAI's wire format has them as JSON text, templates expect a mapping.
 
     Raises:
-        Unsupported: neither.
+        Unsupported: neither, or nested too deep.
     """
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Unsupported(f"the arguments of a call of {name!r} are not JSON: {error}") from error
     if not isinstance(arguments, Mapping):
         raise Unsupported(f"the arguments of a call of {name!r} are an object, not {_short(arguments)}")
+    if deeper(arguments):
+        raise Unsupported(f"the arguments of a call of {name!r} are nested more than {MAX_DEPTH} levels deep")
     return arguments
+
+
+def deeper(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Whether JSON is nested deeper than so many levels."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return levels == 0 or any(deeper(part, levels - 1) for part in parts)
 
 
 def _untitled(schema: Any) -> Any:

@@ -109,7 +109,10 @@ class ReplyForm:
             return self
         if kind == "json_object":
             # A schema beside it is ours: the document is valid JSON anyway, and then of that schema too.
-            return replace(self, schema=wanted.get("schema") or ANY_OBJECT, hint=False)
+            schema = wanted.get("schema") or ANY_OBJECT
+            if not isinstance(schema, Mapping):
+                raise Unsupported(f"the schema of response_format is a JSON schema, not {schema!r}")
+            return replace(self, schema=schema, hint=False)
         named = wanted.get("json_schema") if kind == "json_schema" else None
         schema = named.get("schema") if isinstance(named, Mapping) else None
         if not isinstance(schema, Mapping):

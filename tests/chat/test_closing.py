@@ -230,3 +230,24 @@ def test_control_tokens_are_spelled_as_such():
     token = tokenizer.convert_tokens_to_ids("<tool_call>")
     assert spell(tokenizer, "<tool_call>\n") == [token, "\n"]
     assert spell(byte_tokenizer(), "<tool_call>\n") == ["<tool_call>\n"]
+
+
+def nested(levels: int) -> dict:
+    """A schema of objects in objects."""
+    schema: dict = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def test_a_schema_may_be_wrong_in_any_place() -> None:
+    """What is no schema is the compiler's to refuse."""
+    assert tighten({"type": {}}) == {"type": {}}
+    assert tighten({"type": "string", "minLength": "two"})["maxLength"] == MAX_STRING
+    assert tighten({"type": "array", "minItems": None})["maxItems"] == MAX_ITEMS
+    assert tighten(nested(20))["additionalProperties"] is False
+    for levels in (100, 100_000):
+        with pytest.raises(Unsupported, match=r"levels deep|not valid JSON"):
+            tighten(nested(levels))
+    with pytest.raises(Unsupported, match="5001 properties"):
+        tighten({"items": {"properties": {f"p{n}": {} for n in range(5001)}}})

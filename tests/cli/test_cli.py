@@ -42,6 +42,8 @@ def assert_one_line(capsys, code, words):
         (["bench", "latency", "--length", "0"], ["--length"]),
         (["runs", "show"], ["run"]),
         (["chat", "--max-tokens", "0"], ["--max-tokens"]),
+        (["serve", "--max-prompt", "0"], ["--max-prompt"]),
+        (["serve", "--api-key", ""], ["the API key is empty"]),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(capsys, arguments, words):

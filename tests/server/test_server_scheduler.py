@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from server_fakes import tiny_engine
 
-from agentkv.chat.host import ChatCall, ChatRequest, Failed, Finished
+from agentkv.chat.call import ChatCall, ChatRequest, Failed, Finished
 from agentkv.chat.turns import Turn
 from agentkv.engine import Engine, SamplingParams
 from agentkv.errors import AgentKVError, ContextOverflow
@@ -77,7 +77,7 @@ class Desk:
         self, name: str, text: str, tokens: int, session: str | None = None, turns: tuple[Turn, ...] = (), **how: Any
     ) -> Client:
         client = Client(name, self.log, **how)
-        client.call = self.scheduler.enqueue(self.request(text, tokens, session, turns), client.send)
+        client.call = self.scheduler.enqueue(self.request(text, tokens, session, turns), None, client.send)
         return client
 
     def value(self, name: str) -> float:
@@ -170,7 +170,7 @@ def test_a_cancelled_call_ends_within_a_token(tmp_path: Path, count: int) -> Non
 
         client = Client("gone", at.log, leave)
         with paused(at.scheduler):
-            client.call = at.scheduler.enqueue(at.request("tell me", 500, "s", ()), client.send)
+            client.call = at.scheduler.enqueue(at.request("tell me", 500, "s", ()), None, client.send)
         assert client.facts["finish_reason"] == "cancelled"
         assert [client.facts["generated_tokens"]] == generated
         assert at.value("agentkv_cancelled_total") == 1
@@ -184,7 +184,7 @@ def test_a_prompt_is_cancelled_between_its_chunks(tmp_path: Path) -> None:
         gone = Client("gone", at.log)
         gone.send = lambda item: (Client.send(gone, item), gone.call and gone.call.cancel.set())  # type: ignore
         with paused(at.scheduler):
-            gone.call = at.scheduler.enqueue(at.request("x" * 2000, 5, "s", ()), gone.send)
+            gone.call = at.scheduler.enqueue(at.request("x" * 2000, 5, "s", ()), None, gone.send)
         assert gone.facts["logical_length"] <= 16
         assert gone.text == ""
 
