@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentkv_kernels import attention, native
+from agentkv_kernels import attention, native, transfer
 from agentkv_kernels.attention import AttentionResult
 from agentkv_kernels.confidence import ConfidenceTerms
 from agentkv_kernels.dispatch import uses_native, uses_triton, warn_once
@@ -86,7 +86,11 @@ def append_kv(
     scale_at: Tensor | None = None,
 ) -> None:
     """See :func:`agentkv_kernels.transfer.append_kv`."""
-    _module("transfer", rows.device).append_kv(key, value, rows, targets, fmt, scales, scale_at)
+    by = _module("transfer", rows.device)
+    if key.dtype is torch.float64 and uses_triton(rows.device):  # the kernel carries every vector as float32
+        warn_once("append_kv", "dtype torch.float64")
+        by = transfer
+    by.append_kv(key, value, rows, targets, fmt, scales, scale_at)
 
 
 def demote(
@@ -107,8 +111,8 @@ def demote_pages(
     channel_at: Tensor,
 ) -> None:
     """See :func:`agentkv_kernels.transfer.demote_pages`."""
-    transfer = _module("transfer", rows.device)
-    transfer.demote_pages(rows, sources, codes, targets, scales, scale_at, channels, channel_at)
+    by = _module("transfer", rows.device)
+    by.demote_pages(rows, sources, codes, targets, scales, scale_at, channels, channel_at)
 
 
 def promote(
@@ -123,8 +127,8 @@ def promote(
     channel_at: Tensor | None = None,
 ) -> None:
     """See :func:`agentkv_kernels.transfer.promote`."""
-    transfer = _module("transfer", rows.device)
-    transfer.promote(codes, sources, fmt, scales, scale_at, rows, targets, channels, channel_at)
+    by = _module("transfer", rows.device)
+    by.promote(codes, sources, fmt, scales, scale_at, rows, targets, channels, channel_at)
 
 
 def compact(halves: Tensor, half_index: Tensor, keep: Tensor, metadata: Sequence[Tensor] = ()) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agentkv_kernels import attention, dispatch, ops
+from agentkv_kernels import KVFormat, attention, dispatch, ops
 from agentkv_kernels.dispatch import uses_triton
 from tests.kernels.devices import fast
 from tests.kernels.paged_cases import CODED, random_case
@@ -90,19 +90,49 @@ def test_attention_goes_where_the_variable_says(monkeypatch, caplog) -> None:
                 assert attended(patched, case) == implementation
 
 
+def doubled(case):
+    return replace(case, query=case.query.double(), kv=replace(case.kv, fp_halves=case.kv.fp_halves.double()))
+
+
+def odd_pages(case):
+    """The same pages of codes, told apart by 12 slots in place of 16; what is in them plays no role here."""
+    return replace(case, kv=replace(case.kv, code_halves=case.kv.code_halves[:, :12].contiguous()))
+
+
 @interpreted
-def test_what_triton_does_not_support_falls_back_with_one_warning(monkeypatch, caplog) -> None:
+@pytest.mark.parametrize(
+    ("make", "lacking"),
+    [
+        (lambda: doubled(random_case([(20, 9)], CODED[:1])), "dtype torch.float64"),
+        (lambda: random_case([(20, 9)], CODED[:1], head_dim=320), "a head size of 320, above 256"),
+        (
+            lambda: odd_pages(random_case([(20, 9)], [KVFormat.INT8_CHANNEL], code_page=16)),
+            "INT8_CHANNEL pages of 12 slots, not a power of two from 16 on",
+        ),
+    ],
+)
+def test_what_triton_does_not_support_falls_back_with_one_warning(monkeypatch, caplog, make, lacking) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setenv("AGENTKV_KERNELS", "triton")
-    case = random_case([(20, 9)], CODED[:1])
-    double = replace(case, query=case.query.double(), kv=replace(case.kv, fp_halves=case.kv.fp_halves.double()))
+    case = make()
     for _ in range(2):
         with monkeypatch.context() as patched:
-            assert attended(patched, double) == "reference"
+            assert attended(patched, case) == "reference"
     said = [record.message for record in caplog.records if "paged_mixed_attention" in record.message]
-    assert said == [
-        "paged_mixed_attention: the torch reference in place of Triton, which does not support dtype torch.float64"
-    ]
+    assert said == [f"paged_mixed_attention: the torch reference in place of Triton, which does not support {lacking}"]
+
+
+@interpreted
+def test_float64_keys_are_stored_exactly_with_one_warning(monkeypatch, caplog) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("AGENTKV_KERNELS", "triton")
+    key, value = torch.randn(2, 1, 1, 3, 8, dtype=torch.float64)
+    rows, targets = torch.zeros(6, 8, dtype=torch.float64), torch.arange(6).view(1, 2, 1, 3)
+    for _ in range(2):
+        ops.append_kv(key, value, rows, targets)
+    assert torch.equal(rows, torch.cat([key, value]).view(6, 8))
+    said = [record.message for record in caplog.records if "append_kv" in record.message]
+    assert said == ["append_kv: the torch reference in place of Triton, which does not support dtype torch.float64"]
 
 
 def test_block_sizes_come_from_a_table_and_can_be_overridden(monkeypatch) -> None:
