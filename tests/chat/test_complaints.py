@@ -47,6 +47,10 @@ ELSEWHERE = {
     "summing up leaves the tools out of the count": "test_langgraph.py::test_summarisation_in_the_middle",
     "a screenshot becomes text": "test_messages.py::test_a_file_in_the_guise_of_text",
     "a schema holds in calls but not in streams": "test_structured.py::test_streaming_and_invoking_give_the_same",
+    "a server loses the usage at the end of a stream": "../server/test_server_http.py::test_the_raw_stream",
+    "the client is gone and the server goes on": "../server/test_server_faults.py::test_a_client_that_leaves",
+    "an old heavy prompt blocks the next one": "../server/test_server_scheduler.py::test_a_long_prompt_stalls",
+    "a server refuses fields that it does not know": "../server/test_server_openai.py::test_fields_without_effect",
     "a wrong schema fails late and at length": "test_tools.py::test_a_schema_that_cannot_be_compiled",
 }
 
