@@ -131,8 +131,9 @@ def attend(fmt: str, head_dim: int, dtype: torch.dtype, n_queries: int, **option
 
 
 def small_ops(dtype: torch.dtype) -> Iterator[tuple[str, str, Callable[[], object]]]:
-    """(op, format, call) of every other op, at head size 128."""
+    """(op, format, call) of every other op, at head size 128; "read" promotes keys to float32, for policies."""
     rows, codes = torch.empty(64, 128, dtype=dtype), torch.empty(64, 128, dtype=torch.int8)
+    exact = torch.empty(64, 128)
     key, at, scales = torch.empty(1, 8, 1, 128, dtype=dtype), torch.zeros(16, dtype=torch.int64), torch.empty(64)
     targets = at.view(1, 2, 8, 1)
     page = torch.zeros(2, 2, 32, dtype=torch.int64)
@@ -142,6 +143,7 @@ def small_ops(dtype: torch.dtype) -> Iterator[tuple[str, str, Callable[[], objec
         yield "append", fmt.name, lambda fmt=fmt: transfer.append_kv(key, key, codes, targets, fmt, scales, targets)
         yield "demote", fmt.name, lambda fmt=fmt: transfer.demote(rows, at, codes, at, fmt, scales, at)
         yield "promote", fmt.name, lambda fmt=fmt: transfer.promote(codes, at, fmt, scales, at, rows, at)
+        yield "read", fmt.name, lambda fmt=fmt: transfer.promote(codes, at, fmt, scales, at, exact, at)
     yield (
         "demote", "INT8_CHANNEL",
         lambda: transfer.demote_pages(rows, page, codes, page, scales, page[:, 0], channels, at[:2]),
@@ -149,6 +151,10 @@ def small_ops(dtype: torch.dtype) -> Iterator[tuple[str, str, Callable[[], objec
     yield (
         "promote", "INT8_CHANNEL",
         lambda: transfer.promote(codes, at, KVFormat.INT8_CHANNEL, scales, at, rows, at, channels, at),
+    )  # fmt: skip
+    yield (
+        "read", "INT8_CHANNEL",
+        lambda: transfer.promote(codes, at, KVFormat.INT8_CHANNEL, scales, at, exact, at, channels, at),
     )  # fmt: skip
     halves, index = rows.view(4, 16, 128), torch.zeros(2, 2, 8, 4, dtype=torch.int32)
     keep = torch.ones(2, 8, 60, dtype=torch.bool)
