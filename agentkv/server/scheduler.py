@@ -39,7 +39,7 @@ class Scheduler:
     Args:
         settings: of the server.
         load: gives the engine; runs on the model's thread.
-        failed: called there with what loading raised.
+        failed: called there with what loading raised, or with a bug that ended the thread.
 
     Attributes:
         host: the sessions; set once the model is loaded. For the model's thread, but for its template.
@@ -144,14 +144,19 @@ class Scheduler:
         if settings.restore:
             restore_all(self.host, settings)
         self._ready.set()
-        while self._wait():
-            for job in self._take_jobs():
-                job()
-                self._sessions_changed = True
-            self._drop_cancelled()
-            self._admit()
-            self._round()
-            self._tell_load()
+        try:
+            while self._wait():
+                for job in self._take_jobs():
+                    job()
+                    self._sessions_changed = True
+                self._drop_cancelled()
+                self._admit()
+                self._round()
+                self._tell_load()
+        except BaseException as error:  # a bug of ours: better an end than calls that nobody will ever answer
+            self._failed(error)
+            with self._changed:
+                self._stopping = True
         self._end_all()
 
     def _wait(self) -> bool:

@@ -319,3 +319,26 @@ def test_live_sessions_are_limited(tmp_path: Path) -> None:
         assert [session.session_id for session in at.scheduler.host.sessions if not session.anonymous] == ["b", "c"]
         assert len(at.scheduler.host.sessions) == 3
         assert at.value("agentkv_sessions_evicted_total") == 3
+
+
+def test_a_bug_of_the_thread_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """A server that hangs is worse than one that is gone."""
+    failures: list[BaseException] = []
+    engine = tiny_engine()
+    scheduler = Scheduler(ServerSettings(sessions_folder=tmp_path), lambda: engine, failures.append)
+    scheduler.start()
+    assert scheduler._ready.wait(60)
+    at = Desk(scheduler)
+    at.ask("before", "tell me", 5, "s").facts["generated_tokens"]
+    bug = ValueError("a bug")
+
+    def fails() -> None:
+        raise bug
+
+    scheduler._round = fails  # type: ignore[method-assign]
+    assert isinstance(at.ask("during", "tell me", 5).error, AgentKVError)
+    scheduler._thread.join(60)
+    assert failures == [bug]
+    assert engine.arena.used_pages == 0
+    with pytest.raises(ApiError, match="shutting down"):
+        at.ask("late", "hello", 1)
