@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +14,6 @@ from agentkv.train.settings import TrainSettings
 
 app = typer.Typer(rich_markup_mode=None, help="Train the learned parts. Needs agentkv[train].")
 _option = typer.Option
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `agent` a subcommand while it is the only one."""
 
 
 @app.command("agent")
@@ -39,6 +36,9 @@ def agent(
     seed: Annotated[int, _option(help="Of the adapter's beginning and of the order.")] = TrainSettings.seed,
     dtype: Annotated[str, _option(help="Of the base: auto, float32 or bfloat16.")] = "auto",
     device: Annotated[str, _option(help="cpu or cuda.")] = "cpu",
+    recompute: Annotated[
+        bool, _option("--recompute", help="Compute activations twice: a third slower, in a third of the memory.")
+    ] = False,
     fresh: Annotated[bool, _option("--fresh", help="Begin again if the folder holds a training.")] = False,
     as_json: Annotated[bool, _option("--json", help="One JSON object per step and validation on stdout.")] = False,
 ) -> None:
@@ -52,7 +52,6 @@ def agent(
       agentkv eval --tasks vwa75 --model adapter
     """
     from agentkv_agents.teaching.run import TeachOptions, run
-    from agentkv_evals.interrupt import InterruptGuard
 
     settings = TrainSettings(
         tokens=tokens,
@@ -65,11 +64,72 @@ def agent(
         validations=validations,
         seed=seed,
     )
-    options = TeachOptions(tuple(traces), out, model, settings, held_out, validate, dtype, device, fresh, as_json)
+    options = TeachOptions(
+        tuple(traces), out, model, settings, held_out, validate, dtype, device, recompute, fresh, as_json
+    )
+    _interruptible(lambda requested: run(options, requested))
+
+
+@app.command("gates")
+def gates(
+    text: Annotated[list[Path], _option(help="UTF-8 text; its end validates. Repeatable.")],
+    out: Annotated[Path, _option(help="Folder for the gates, a picture, the log and the checkpoint.")],
+    traces: Annotated[
+        list[Path] | None, _option(help="File of demonstrations, to train on their actions too; repeatable.")
+    ] = None,
+    model: Annotated[str, _option(help="Embedded name, folder (of an adapter too) or hub id.")] = "smollm2-135m",
+    tokens: Annotated[int, _option(help="Tokens to train on, shared by text, recall and traces.")] = 500_000,
+    document: Annotated[int, _option(help="Tokens of a document of text and of recall.")] = 1024,
+    length: Annotated[int, _option(help="The most tokens computed at once.")] = 2048,
+    batch: Annotated[int, _option(help="Packs of that length per step.")] = 1,
+    width: Annotated[int, _option(help="Hidden units of a gate; the paper has 512.")] = 128,
+    bias: Annotated[float, _option(help="Where gates begin: 18 as in the paper needs a long training.")] = 8.0,
+    capacity: Annotated[int, _option(help="M: tokens a head may hold.")] = 128,
+    weight: Annotated[float, _option(help="Of the hinge on what is held above M.")] = 1.0,
+    pooled: Annotated[bool, _option("--pooled", help="Heads share M, for trim-kv-db.")] = False,
+    lr: Annotated[float, _option(help="Highest learning rate.")] = 1e-3,
+    patience: Annotated[
+        int, _option(help="Validations without a lower loss that end the training.")
+    ] = TrainSettings.patience,
+    validations: Annotated[int, _option(help="Validations in all.")] = TrainSettings.validations,
+    seed: Annotated[int, _option(help="Of the gates' beginning and of the order.")] = TrainSettings.seed,
+    dtype: Annotated[str, _option(help="Of the model: auto, float32 or bfloat16.")] = "auto",
+    device: Annotated[str, _option(help="cpu or cuda.")] = "cpu",
+    fresh: Annotated[bool, _option("--fresh", help="Begin again if the folder holds a training.")] = False,
+    as_json: Annotated[bool, _option("--json", help="One JSON object per step and validation on stdout.")] = False,
+) -> None:
+    """Train TRIM-KV's retention gates: which tokens a model may forget, and how fast. The model stays as it is.
+
+    \b
+    Examples:
+      agentkv train gates --text book.txt --out gates
+      agentkv train gates --text book.txt --traces traces.jsonl --model adapter --out gates --capacity 256
+    """
+    from agentkv.train.gates import GateOptions, run
+
+    settings = TrainSettings(
+        tokens=tokens, length=length, batch=batch, lr=lr, patience=patience, validations=validations, seed=seed
+    )
+    more: dict[str, Any] = {}
+    if traces:
+        from agentkv_agents.teaching.documents import trace_documents
+
+        more = {"more": partial(trace_documents, tuple(traces)), "sources": tuple(map(str, traces))}
+    options = GateOptions(
+        tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
+        dtype=dtype, device=device, fresh=fresh, json=as_json, **more,
+    )  # fmt: skip
+    _interruptible(lambda requested: run(options, requested))
+
+
+def _interruptible(train: Callable[[Callable[[], bool]], None]) -> None:
+    """The first interruption ends the training after its step, with a checkpoint."""
+    from agentkv_evals.interrupt import InterruptGuard
+
     guard = InterruptGuard(lambda: print("stopping after this step", file=sys.stderr, flush=True))
     try:
         with guard:
-            run(options, guard.requested)
+            train(guard.requested)
     except KeyboardInterrupt:
         print("interrupted: the checkpoint is kept; run the same command to go on", file=sys.stderr)
         raise typer.Exit(guard.exit_code) from None

@@ -26,7 +26,7 @@ from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
 from agentkv.engine.graphs import DecodeGraphs, capture_for
 from agentkv.engine.loading import as_device, eos_token_ids
-from agentkv.engine.merging import load_merged
+from agentkv.engine.merging import base_fingerprint, load_merged
 from agentkv.engine.outliers import exempt_layers, quantization_errors
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.pool_size import pool_bytes
@@ -223,7 +223,7 @@ class Engine:
         layout = self.layout
         hidden = self._paged.model.config.get_text_config().hidden_size
         shape = (layout.layers, layout.kv_heads, layout.head_dim, hidden)
-        return ModelFacts(*shape, fingerprint=lambda: self.fingerprint, device=self.device)
+        return ModelFacts(*shape, fingerprint=lambda: self.weights_fingerprint, device=self.device)
 
     @cached_property
     def _ends_segment(self) -> Tensor:
@@ -300,6 +300,11 @@ class Engine:
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """The model's weights by name."""
         yield from self._paged.model.state_dict().items()
+
+    @cached_property
+    def weights_fingerprint(self) -> str:
+        """Identifies the weights, in whatever dtype; see :func:`agentkv.engine.merging.base_fingerprint`."""
+        return base_fingerprint(self._paged.model)
 
     @cached_property
     def fingerprint(self) -> str:

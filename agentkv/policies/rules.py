@@ -83,7 +83,7 @@ class ModelFacts:
 
     Attributes:
         layers, kv_heads, head_dim, hidden_size: its shape.
-        fingerprint: identifies weights and dtype; computed on the first call.
+        fingerprint: identifies the weights, in whatever dtype; computed on the first call.
         device: where it runs.
     """
 

@@ -38,7 +38,8 @@ class Gates:
     Attributes:
         w1, b1: [L, width, hidden], [L, width].
         w2, b2: [L, H, width], [L, H].
-        fingerprint: of the model they were trained for, if known.
+        fingerprint: of the weights they were trained for, if known; see
+            :func:`agentkv.engine.merging.base_fingerprint`.
         digest: sha256 of the file they come from, "" if they come from none.
         source: where they come from, for messages.
     """
@@ -67,26 +68,32 @@ class Gates:
             )
         if self.fingerprint is not None and self.fingerprint != model.fingerprint():
             raise GatesFileError(
-                f"{self.source} was trained for a model of this shape with other weights, dtype or chat template; "
+                f"{self.source} was trained for a model of this shape with other weights; "
                 "use gates trained for this model"
             )
 
 
 @lru_cache(maxsize=4)
 def random_gates(
-    layers: int, hidden_size: int, kv_heads: int, seed: int = 0, device: torch.device | None = None
+    layers: int,
+    hidden_size: int,
+    kv_heads: int,
+    seed: int = 0,
+    device: torch.device | None = None,
+    width: int = WIDTH,
+    bias: float = BIAS,
 ) -> Gates:
-    """Untrained gates as training begins with them: weights N(0, 0.02²), biases 0, the last ones 18."""
+    """Untrained gates as training begins with them: weights N(0, 0.02²), biases 0, the last ones ``bias``."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return (torch.randn(shape, generator=generator) * _WEIGHT_SPREAD).to(device)
 
     return Gates(
-        w1=draw(layers, WIDTH, hidden_size),
-        b1=torch.zeros(layers, WIDTH, device=device),
-        w2=draw(layers, kv_heads, WIDTH),
-        b2=torch.full((layers, kv_heads), BIAS, device=device),
+        w1=draw(layers, width, hidden_size),
+        b1=torch.zeros(layers, width, device=device),
+        w2=draw(layers, kv_heads, width),
+        b2=torch.full((layers, kv_heads), bias, device=device),
         source="the random gates",
     )
 

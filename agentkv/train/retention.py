@@ -51,6 +51,12 @@ def trainable(gates: Gates) -> dict[str, nn.Parameter]:
     return {name: nn.Parameter(getattr(gates, name).clone()) for name in _PARTS}
 
 
+def as_gates(tensors: Mapping[str, Tensor], fingerprint: str | None = None) -> Gates:
+    """Gates of these tensors, by name; of the weights with that fingerprint."""
+    w1, b1, w2, b2 = (tensors[name] for name in _PARTS)
+    return Gates(w1, b1, w2, b2, fingerprint)
+
+
 class RetentionObjective:
     """The loss of gates for one model, whose own weights stay as they are.
 
@@ -71,8 +77,7 @@ class RetentionObjective:
         pooled: bool = False,
     ):
         self._model = model
-        w1, b1, w2, b2 = (parameters[name] for name in _PARTS)
-        self._gates = Gates(w1, b1, w2, b2)
+        self._gates = as_gates(parameters)
         self._capacity, self._weight, self._pooled = capacity, weight, pooled
 
     @property

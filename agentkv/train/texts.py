@@ -74,7 +74,9 @@ def _recall(
         room -= len(sentence)
         at += 1
     if not filler:
-        raise TrainError(f"documents of {length} tokens have no room for {facts} facts among sentences; raise --length")
+        raise TrainError(
+            f"documents of {length} tokens have no room for {facts} facts among sentences; raise --document"
+        )
     for line in lines:
         filler.insert(rng.randrange(len(filler) + 1), line)
     ids = [token for part in filler for token in part]

@@ -221,7 +221,7 @@ class TestFiles:
         assert load_gates(tmp_path / "g") is loaded, "read once for all sessions"
 
     def test_gates_for_this_model_by_its_fingerprint(self, engine: Engine, tmp_path: Path) -> None:
-        save_gates(lively_gates(fingerprint=engine.fingerprint), tmp_path / "g")
+        save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "g")
         engine.open_session("trim-kv", 64, gates=str(tmp_path / "g"))
 
     def test_gates_for_other_weights(self, engine: Engine, tmp_path: Path) -> None:

@@ -10,21 +10,24 @@ from typing import Any
 
 import torch
 
-from agentkv.engine.loading import as_device, eos_token_ids, load_model
+from agentkv.engine.loading import as_device, load_model
 from agentkv.engine.merging import base_fingerprint
 from agentkv.models import resolve_model
 from agentkv.models.adapters import CONFIG, WEIGHTS, is_adapter
 from agentkv.train import log as logs
 from agentkv.train.attention import use_packed_attention
 from agentkv.train.documents import Document
+from agentkv.train.dtypes import training_dtype
 from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
 from agentkv.train.log import Log, Screen, read_log
 from agentkv.train.lora import add_lora, save_adapter
 from agentkv.train.measure import Measured, NextTokens
+from agentkv.train.memory import check_memory, recompute_activations
 from agentkv.train.settings import TrainSettings
 from agentkv.train.trainer import Data, Trained, Trainer
 from agentkv_agents.teaching.card import write_card
+from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.leaks import check_leaks, test_text
 from agentkv_agents.teaching.picture import save_picture
 from agentkv_agents.teaching.render import Renderer
@@ -45,6 +48,7 @@ class TeachOptions:
         model: the base: embedded name, model folder or hub id.
         held_out: families that validate and are not trained on.
         validate: the most demonstrations of each validation set.
+        recompute: compute activations twice instead of keeping them: slower, in less memory.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
     """
@@ -57,6 +61,7 @@ class TeachOptions:
     validate: int = 24
     dtype: str = "auto"
     device: str = "cpu"
+    recompute: bool = False
     fresh: bool = False
     json: bool = False
 
@@ -79,15 +84,20 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     if is_adapter(options.model):
         raise TrainError(f"{options.model} is an adapter already; train one for its base")
     prepare(options.out, _RESULTS, options.fresh)
-    model, tokenizer = load_model(resolve_model(options.model), options.dtype, as_device(options.device))
+    device = as_device(options.device)
+    model, tokenizer = load_model(resolve_model(options.model), training_dtype(options.dtype, device), device)
     facts = _facts(options, traces, base_fingerprint(model))
     progress = progress_of(options.out, facts)
-    eos = tokenizer.eos_token_id
-    if eos is None or eos not in eos_token_ids(model, tokenizer):
-        raise TrainError(f"the tokenizer of {options.model} has no end-of-sequence token; train another model")
-    data = _data(parts, Renderer(tokenizer, eos), min(options.settings.length, model.config.max_position_embeddings))
+    data = _data(
+        parts,
+        Renderer(tokenizer, ending_token(model, tokenizer)),
+        min(options.settings.length, model.config.max_position_embeddings),
+    )
     use_packed_attention(model)
     settings = options.settings
+    check_memory(model, settings.length, options.recompute)
+    if options.recompute:
+        recompute_activations(model)
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
     with Screen() as screen:
         log = Log(options.out, progress.step, _print if options.json else screen.show)
