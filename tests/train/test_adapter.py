@@ -91,7 +91,7 @@ def test_peft_reads_it_too(folders: tuple[Path, Path, torch.Tensor]) -> None:
 def test_a_base_with_other_weights_is_refused(folders: tuple[Path, Path, torch.Tensor]) -> None:
     source, adapter, _ = folders
     other = base(seed=1)
-    with pytest.raises(ModelError, match="trained for .*base.* with other weights"):
+    with pytest.raises(ModelError, match=r"trained for .*base.* with other weights"):
         merge_adapter(other, read_adapter(adapter))
     other.save_pretrained(source)
     with pytest.raises(ModelError, match="use the base it was trained for"):
@@ -132,11 +132,11 @@ def test_what_an_adapter_holds_beside_its_products_is_refused(folders: tuple[Pat
         about = opened.metadata()
     tensors = load_file(file)
     save_file({**tensors, "base_model.model.lm_head.weight": torch.zeros(2, 2)}, file, about)
-    with pytest.raises(ModelError, match="holds base_model.model.lm_head.weight"):
+    with pytest.raises(ModelError, match=r"holds base_model.model.lm_head.weight"):
         load_merged(folders[1], "float32", CPU)
     name = "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight"
     save_file({**tensors, name: tensors[name][:, :5].contiguous()}, file, about)
-    with pytest.raises(ModelError, match="changes model.layers.0.mlp.up_proj.weight, which its base lacks"):
+    with pytest.raises(ModelError, match=r"changes model.layers.0.mlp.up_proj.weight, which its base lacks"):
         load_merged(folders[1], "float32", CPU)
 
 

@@ -94,7 +94,7 @@ def test_a_loss_that_is_no_number_stops_it_and_the_last_checkpoint_is_kept(
         return real(*args) * (float("nan") if count == 9 else 1.0)
 
     monkeypatch.setattr(NextTokens, "loss", breaks)
-    with pytest.raises(TrainError, match="loss of step 5 is nan.*the last checkpoint is kept.*lower --lr"):
+    with pytest.raises(TrainError, match=r"loss of step 5 is nan.*the last checkpoint is kept.*lower --lr"):
         trainer(tmp_path).run()
     progress = checkpoint.read_progress(tmp_path / checkpoint.FILE)
     assert progress is not None
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     file = tmp_path / checkpoint.FILE
     assert checkpoint.read_progress(file) is None
     file.write_bytes(b"no tensors")
-    with pytest.raises(TrainError, match="damaged or no checkpoint.*--fresh"):
+    with pytest.raises(TrainError, match=r"damaged or no checkpoint.*--fresh"):
         checkpoint.read_progress(file)
 
 

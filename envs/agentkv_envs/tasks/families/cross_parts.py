@@ -196,7 +196,7 @@ def found_on_slip(draw: Draw) -> Found:
         notice["phone"],
         notice["phone"],
         f"the phone number of the notice {notice['title']} is {notice['phone']}.",
-        {"home": ("notice.slips", "notice.torn")},
+        {"home": ("notice.slips",)},
     )
 
 

@@ -1,0 +1,145 @@
+"""`agentkv train agent` from files to a folder that the rest of agentkv takes for a model."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from chat_fakes import byte_tokenizer
+from teach_helpers import row, write
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agentkv.chat_model import ChatAgentKV
+from agentkv.cli import run as cli
+from agentkv.engine import Engine
+from agentkv.train.errors import TrainError
+from agentkv.train.log import read_log
+from agentkv.train.settings import TrainSettings
+from agentkv_agents.teaching.run import TeachOptions, run
+
+SETTINGS = TrainSettings(tokens=9000, length=3000, batch=1, rank=4, lr=0.01, validations=2)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = byte_tokenizer()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=4096, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("base")
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    return write(tmp_path / "traces.jsonl", [row(n, family) for family in ("shop", "forum", "ads") for n in range(4)])
+
+
+def options(base: Path, traces: Path, out: Path, **changes: Any) -> TeachOptions:
+    fields: dict[str, Any] = {"model": str(base), "settings": SETTINGS, "held_out": 1, "validate": 2}
+    return TeachOptions((traces,), out, **{**fields, **changes})
+
+
+def test_it_leaves_an_adapter_a_card_a_picture_and_a_log(
+    base: Path, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "adapter"
+    run(options(base, traces, out))
+    assert sorted(file.name for file in out.iterdir()) == [
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "checkpoint.safetensors", "log.jsonl",
+        "training.svg",
+    ]  # fmt: skip
+    checks = [row for row in read_log(out / "log.jsonl") if row["kind"] == "validation"]
+    assert {row["set"] for row in checks} == {"unseen families", "seen families"}
+    first, last = (checks[n]["loss"] for n in (0, -2))
+    assert last < first
+    card = (out / "README.md").read_text()
+    assert "8 demonstrations" not in card
+    assert "6 demonstrations of training tasks (0 of them with wrong steps" in card
+    assert "| unseen families (2 tasks, 4 actions) | 0.0% |" in card
+    assert "<svg" in (out / "training.svg").read_text()
+    assert "all tokens seen" in capsys.readouterr().out
+    plain = Engine.load(str(base), kv_pool="4MiB")
+    chat = ChatAgentKV(model=str(out), kv_pool="4MiB", max_tokens=4)
+    assert chat.invoke("page: Shop").response_metadata["model_name"] == str(out)
+    assert Engine.load(str(out), kv_pool="4MiB").fingerprint != plain.fingerprint
+
+
+def test_another_training_does_not_go_on_in_its_folder(base: Path, traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "adapter"
+    run(options(base, traces, out))
+    other = TrainSettings(**{**SETTINGS.as_dict(), "lr": 0.5})
+    with pytest.raises(TrainError, match=r"holds a training with another lr \(0.01, not 0.5\).*--fresh"):
+        run(options(base, traces, out, settings=other))
+    write(traces, [row(n, family) for family in ("shop", "forum", "ads") for n in range(5)])
+    with pytest.raises(TrainError, match="with another traces"):
+        run(options(base, traces, out))
+    run(options(base, traces, out, settings=other, fresh=True))
+    assert read_log(out / "log.jsonl")[0]["step"] == 0
+
+
+def test_a_folder_with_other_things_is_left_alone(base: Path, traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    for fresh in (False, True):
+        with pytest.raises(TrainError, match=r"holds thesis.tex, which is of no training"):
+            run(options(base, traces, tmp_path / "mine", fresh=fresh))
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_traces_of_the_tests_are_refused_before_anything_is_written(base: Path, tmp_path: Path) -> None:
+    from agentkv_envs import load_suite
+
+    intent = load_suite("vwa75")[0].intent
+    bad = write(tmp_path / "bad.jsonl", [row(1), row(2, "forum", intent=intent)])
+    with pytest.raises(TrainError, match="has the intent of"):
+        run(options(base, bad, tmp_path / "adapter"))
+    assert not (tmp_path / "adapter").exists()
+
+
+def test_packs_shorter_than_any_trace_are_refused(base: Path, traces: Path, tmp_path: Path) -> None:
+    short = TrainSettings(**{**SETTINGS.as_dict(), "length": 50})
+    with pytest.raises(TrainError, match="no trace has an action within 50 tokens; raise --length"):
+        run(options(base, traces, tmp_path / "adapter", settings=short))
+
+
+def test_the_command_prints_one_object_per_line(
+    base: Path, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "adapter"
+    command = ["train", "agent", "--traces", str(traces), "--out", str(out), "--model", str(base), "--held-out", "1"]
+    assert cli([*command, "--tokens", "3000", "--rank", "2", "--validate", "1", "--validations", "1", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["kind"] for row in rows} == {"step", "validation", "result"}
+    assert rows[:-1] == read_log(out / "log.jsonl")
+    assert rows[-1]["sets"]["unseen families"]["spans"] == 2
+
+
+def test_an_adapter_is_no_base(base: Path, traces: Path, tmp_path: Path) -> None:
+    run(options(base, traces, tmp_path / "first"))
+    with pytest.raises(TrainError, match="is an adapter already; train one for its base"):
+        run(options(tmp_path / "first", traces, tmp_path / "second"))
+
+
+def test_without_peft_it_says_what_to_install(
+    base: Path, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name == "peft":
+            raise ModuleNotFoundError("No module named 'peft'", name="peft")
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    code = cli(["train", "agent", "--traces", str(traces), "--out", str(tmp_path / "x"), "--model", str(base)])
+    assert code == 2
+    assert capsys.readouterr().err == "agentkv: this command needs peft: pip install 'agentkv[train]'\n"

@@ -1,0 +1,137 @@
+"""Reading demonstrations, holding some out, and refusing what belongs to the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from teach_helpers import CLICK, row, trace, write
+
+from agentkv.train.errors import TrainError
+from agentkv_agents.teaching.leaks import TestText, check_leaks, test_text
+from agentkv_agents.teaching.traces import Trace, TraceStep, digest, read_traces, split
+from agentkv_envs import load_suite
+from agentkv_envs.sites import World, open_site
+from agentkv_envs.tasks.training import instances
+
+FAMILIES = ("shop", "forum", "ads", "wiki", "home")
+
+
+@pytest.fixture(scope="module")
+def tests_text() -> TestText:
+    return test_text()
+
+
+def many(count: int = 20) -> list[dict[str, Any]]:
+    return [row(number, family) for family in FAMILIES for number in range(count)]
+
+
+def test_files_are_read_and_each_task_is_taken_once(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.jsonl", [row(1), row(2)])
+    second = write(tmp_path / "b.jsonl", [row(2), row(3)])
+    found = read_traces([first, second])
+    assert [t.task_id for t in found] == ["t-shop-1", "t-shop-2", "t-shop-3"]
+    assert found[0].steps[0] == TraceStep('page: Shop 1\nlink "red kettle" [2] $1', CLICK)
+    assert digest(found) == digest(found[::-1]) != digest(found[:2])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"task_id": "t-shop-1", "fam', "line 2 is no trace.*run it again, it goes on"),
+        ("[]", "line 2 is no trace"),
+        ('{"task_id": 3, "family": "f", "intent": "i", "style": "vwa", "steps": []}', "line 2 is no trace"),
+        ('{"task_id": "t", "family": "f", "intent": "i", "style": "label-first", "steps": []}', "t has no steps"),
+    ],
+)
+def test_a_line_that_is_no_trace_is_named(tmp_path: Path, line: str, said: str) -> None:
+    file = write(tmp_path / "a.jsonl", [row(1)])
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(TrainError, match=said):
+        read_traces([file])
+
+
+def test_files_that_are_missing_empty_or_of_two_styles_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="cannot read the traces"):
+        read_traces([tmp_path / "none.jsonl"])
+    with pytest.raises(TrainError, match="hold no trace"):
+        read_traces([write(tmp_path / "a.jsonl", [])])
+    with pytest.raises(TrainError, match=r"different styles .label-first, vwa."):
+        read_traces([write(tmp_path / "b.jsonl", [row(1), row(2, style="vwa")])])
+
+
+def test_families_are_held_out_whole_and_slips_do_not_validate(tmp_path: Path) -> None:
+    rows = many()
+    slip = {"observation": "page: x", "action": CLICK, "wrong": True}
+    for r in rows[::2]:
+        r["steps"] = [slip, *r["steps"]]
+    parts = split(read_traces([write(tmp_path / "a.jsonl", rows)]), families=2, seen=7, most=15)
+    assert {t.family for t in parts.unseen_families} == set(parts.held_out)
+    assert not {t.family for t in (*parts.training, *parts.seen_families)} & set(parts.held_out)
+    assert (len(parts.held_out), len(parts.unseen_families), len(parts.seen_families)) == (2, 15, 7)
+    assert len(parts.training) == 3 * 20 - 7
+    assert any(t.has_slips for t in parts.training)
+    assert not any(t.has_slips for t in (*parts.unseen_families, *parts.seen_families))
+
+
+def test_more_traces_move_none_from_validation_to_training(tmp_path: Path) -> None:
+    few = split(read_traces([write(tmp_path / "a.jsonl", many(10))]), 2, 5, 100)
+    more = split(read_traces([write(tmp_path / "b.jsonl", many(20))]), 2, 5, 100)
+    assert few.held_out == more.held_out
+    assert set(few.unseen_families) <= set(more.unseen_families)
+
+
+@pytest.mark.parametrize("families", [0, 5, 6])
+def test_holding_out_no_family_or_all_is_refused(tmp_path: Path, families: int) -> None:
+    traces = read_traces([write(tmp_path / "a.jsonl", many(3))])
+    with pytest.raises(TrainError, match=f"--held-out {families} is not possible: the traces are of 5 families"):
+        split(traces, families, 3, 3)
+
+
+# Nothing of the tests is trained on
+
+
+def as_traces(count: int) -> list[Trace]:
+    return [trace(TraceStep("page: x", "stop []"), intent=i.task.intent) for i in instances(count)]
+
+
+def test_training_instances_hold_nothing_of_the_tests(tests_text: TestText) -> None:
+    check_leaks(as_traces(500), tests_text)
+
+
+@pytest.mark.parametrize("task", load_suite("vwa75")[::5], ids=lambda task: task.task_id)
+def test_the_intent_of_a_test_is_found_however_it_is_written(tests_text: TestText, task: Any) -> None:
+    shouted = task.intent.upper().replace(".", " !").replace(" ", "  ")
+    with pytest.raises(TrainError, match=r"t has the intent of \w+-\d+, a test"):
+        check_leaks([*as_traces(3), trace(TraceStep("page: x", "stop []"), intent=shouted)], tests_text)
+
+
+@pytest.mark.parametrize(
+    ("site", "sql"),
+    [
+        ("shopping", "SELECT name FROM product"),
+        ("classifieds", "SELECT title FROM listing"),
+        ("forum", "SELECT title FROM post"),
+        ("wiki", "SELECT title FROM article"),
+    ],
+)
+def test_the_name_of_a_thing_is_found_on_a_page_and_in_an_action(tests_text: TestText, site: str, sql: str) -> None:
+    opened = open_site(site, World(0, "test"), {})
+    names = [name for (name,) in opened.database.execute(sql) if len(name.split()) > 1]
+    opened.close()
+    for name in names[:: max(1, len(names) // 10)]:
+        on_page = TraceStep(f'page: Shop\nlink "{name}" [4] $25', "stop []")
+        in_action = TraceStep("page: Shop", f'type "Search" [2] [{name.lower()}] [1]')
+        for step in (on_page, in_action):
+            with pytest.raises(TrainError, match="which stands in the tests"):
+                check_leaks([trace(step)], tests_text)
+
+
+def test_a_code_that_must_be_remembered_is_found(tests_text: TestText) -> None:
+    needles = [task.raw["agentkv"]["needle"] for task in load_suite("vwa75")]
+    codes = [needle["fact"] for needle in needles if needle and needle["kind"] == "code"]
+    assert codes
+    for code in codes:
+        with pytest.raises(TrainError, match="which stands in the tests"):
+            check_leaks([trace(TraceStep(f"page: Note\nThe code is {code}.", "stop []"))], tests_text)
