@@ -70,7 +70,7 @@ def write_card(
         for name, m in final.items()
     ]
     text = _CARD.format(
-        **progress.settings
+        **dict(progress.settings)
         | {
             "folder": path.parent,
             "training": len(parts.training),

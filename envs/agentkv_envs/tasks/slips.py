@@ -117,8 +117,8 @@ def _when(chance: random.Random | None, length: int) -> list[int]:
 
 def _likeness(wrong: Action, right: Action) -> float:
     """How much two steps look alike, 0 to 1."""
-    pair = (wrong.text, right.text) if right.kind == "type" else (wrong.label, right.label)
-    return difflib.SequenceMatcher(None, *(text or "" for text in pair)).ratio()
+    one, other = (wrong.text, right.text) if right.kind == "type" else (wrong.label, right.label)
+    return difflib.SequenceMatcher(None, one or "", other or "").ratio()
 
 
 def slips(right: Action, page: Observation) -> Iterator[Action]:
