@@ -88,12 +88,14 @@ class GraphCounts:
         replayed: decode steps that were replays.
         eager: passes computed operation by operation: prompts, the first steps of a shape, what cannot be captured.
         refused: why nothing is captured any more, or None.
+        buffer_bytes: of the graphs' inputs, outside the KV budget; the memory that graphs work in comes on top.
     """
 
     captured: int = 0
     replayed: int = 0
     eager: int = 0
     refused: str | None = None
+    buffer_bytes: int = 0
 
 
 class DecodeGraphs:
@@ -120,7 +122,8 @@ class DecodeGraphs:
 
     @property
     def counts(self) -> GraphCounts:
-        return GraphCounts(self._captured, self._replayed, self._eager, self._refused)
+        buffers = sum(held.inputs.nbytes for held in self._shapes.values() if isinstance(held, _Captured))
+        return GraphCounts(self._captured, self._replayed, self._eager, self._refused, buffers)
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:

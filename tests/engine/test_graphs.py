@@ -141,6 +141,9 @@ def test_replays_can_be_turned_off_and_on() -> None:
         decode(engine, [session], 5)
         assert engine.graphs.counts.replayed == replayed
     assert engine.graphs.counts.captured == 1
+    heads, slots = 2 * 2, 64  # of two layers, and one room
+    tables_and_counts = heads * (2 * 4 * 4 + 2 * 4) + 2 * 4
+    assert engine.graphs.counts.buffer_bytes == heads * slots * 4 + tables_and_counts
 
 
 def test_what_a_replay_returned_outlives_the_next() -> None:
