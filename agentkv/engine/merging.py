@@ -10,9 +10,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from agentkv.engine.loading import load_model
+from agentkv.engine.loading import load_model, no_progress_bar
 from agentkv.errors import ModelError
 from agentkv.models import resolve_model
 from agentkv.models.adapters import PREFIX, WEIGHTS, Adapter, is_adapter, read_adapter
@@ -33,6 +33,22 @@ def load_merged(source: Path | str, dtype: str, device: torch.device) -> tuple[P
     model, tokenizer = load_model(resolve_model(adapter.base), dtype, device)
     merge_adapter(model, adapter)
     return model, tokenizer
+
+
+def plain_model(source: Path | str, **arguments: Any) -> PreTrainedModel:
+    """A model as transformers loads it, for comparisons; an adapter is merged in here too.
+
+    Args:
+        source: folder or hub id.
+        arguments: of transformers' `from_pretrained`.
+    """
+    adapter = read_adapter(source) if is_adapter(source) else None
+    with no_progress_bar():
+        base = source if adapter is None else resolve_model(adapter.base)
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(base, **arguments)
+    if adapter is not None:
+        merge_adapter(model, adapter)
+    return model.eval()
 
 
 def base_fingerprint(model: PreTrainedModel) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from agentkv.cache.adapter import cache_keyword
 from agentkv.cache.arena import PageArena
@@ -17,7 +17,8 @@ from agentkv.cache.formats import KVFormat, KVLayout, SlotCaps
 from agentkv.cache.plan import Plan
 from agentkv.cache.store import KVStore
 from agentkv.engine.engine import Engine
-from agentkv.engine.loading import move, no_progress_bar
+from agentkv.engine.loading import move
+from agentkv.engine.merging import plain_model
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-6, torch.bfloat16: 0.02, torch.float16: 0.02}
 """Largest mean KL divergence (nats) that counts as equal; half precision differs between any two ways to compute."""
@@ -62,9 +63,8 @@ def compare_with_transformers(engine: Engine, source: Path | str, decoded: int =
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(len(engine.tokenizer), (2 * tokens + decoded,), generator=generator).tolist()
     turns = [ids[:tokens], *([token] for token in ids[tokens : tokens + decoded]), ids[tokens + decoded :]]
-    with no_progress_bar():
-        reference = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype, attn_implementation="eager")
-    reference = move(reference, engine.device).eval()
+    reference = plain_model(source, dtype=engine.layout.dtype, attn_implementation="eager")
+    reference = move(reference, engine.device)
     theirs = torch.stack(list(_plain_logits(reference, turns))).double().log_softmax(-1)
     ours = torch.stack(list(_paged_logits(engine, turns))).double().log_softmax(-1)
     return SelfCheck(

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 
 from agentkv.cache.adapter import cache_keyword
 from agentkv.engine import Engine, SamplingParams
-from agentkv.engine.loading import no_progress_bar
+from agentkv.engine.merging import plain_model
 from agentkv.errors import AgentKVError
 from agentkv.models import resolve_model
 from agentkv_evals.bench_common import every_arm, mib
@@ -120,8 +120,7 @@ class TransformersDecoder:
     impl, policy, budget = "transformers", "full", None
 
     def __init__(self, engine: Engine, source: str):
-        with no_progress_bar():
-            self._model = AutoModelForCausalLM.from_pretrained(source, dtype=engine.layout.dtype).eval()
+        self._model = plain_model(source, dtype=engine.layout.dtype)
         self._cache = DynamicCache(config=self._model.config)
         self._left_over: list[int] = []
 

@@ -12,6 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from agentkv.engine import Engine
 from agentkv.engine.merging import base_fingerprint, load_merged, merge_adapter
+from agentkv.engine.self_check import compare_with_transformers
 from agentkv.errors import AgentKVError, ModelError
 from agentkv.models import check_model
 from agentkv.models.adapters import CONFIG, WEIGHTS, read_adapter
@@ -77,6 +78,15 @@ def test_a_folder_with_an_adapter_is_a_model(folders: tuple[Path, Path, torch.Te
     engine = Engine.load(str(adapter), dtype="float32", kv_pool="4MiB")
     assert engine.model_name == str(adapter)
     assert engine.fingerprint != Engine.load(str(source), dtype="float32", kv_pool="4MiB").fingerprint
+
+
+def test_doctor_compares_an_adapted_model_with_itself_and_not_with_its_base(
+    folders: tuple[Path, Path, torch.Tensor],
+) -> None:
+    source, adapter, _ = folders
+    engine = Engine.load(str(adapter), dtype="float32", kv_pool="4MiB")
+    assert compare_with_transformers(engine, adapter).passed
+    assert not compare_with_transformers(engine, source).passed
 
 
 def test_peft_reads_it_too(folders: tuple[Path, Path, torch.Tensor]) -> None:
