@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from agentkv.server.errors import ApiError
-from agentkv.server.settings import NAME
+from agentkv.server.settings import NAME, NAME_RULE
 from agentkv.tools.calls import MAX_DEPTH, deeper
 
 B = TypeVar("B", bound=BaseModel)
 _HARMLESS = {"user", "store", "metadata", "service_tier", "safety_identifier"}
 """Fields that would not change a reply."""
+
+
+def _named(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError(NAME_RULE)
+    return name
+
+
+Name = Annotated[str, AfterValidator(_named)]
+"""A session's id."""
 
 
 class _Body(BaseModel):
@@ -74,7 +84,7 @@ class ChatBody(_Body):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     n: Literal[1] | None = None
-    session_id: str | None = Field(default=None, pattern=f"^{NAME.pattern}$")
+    session_id: Name | None = None
     prompt_cache_key: str | None = None
     functions: Any = None
 
@@ -111,13 +121,13 @@ class TokenizeBody(_Body):
 class FileBody(_Body):
     """POST /v1/sessions/{id}/save and /restore."""
 
-    name: str | None = Field(default=None, pattern=f"^{NAME.pattern}$")
+    name: Name | None = None
 
 
 class ForkBody(_Body):
     """POST /v1/sessions/{id}/fork."""
 
-    to: str = Field(pattern=f"^{NAME.pattern}$")
+    to: Name
 
 
 def parse(raw: bytes, kind: type[B]) -> B:
@@ -136,7 +146,8 @@ def parse(raw: bytes, kind: type[B]) -> B:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        message = f"{place}: {first['msg']}" if place else str(first["msg"])
+        said = str(first["msg"]).removeprefix("Value error, ")
+        message = f"{place}: {said}" if place else said
         raise ApiError(_short(message), code="invalid_value", param=place[:200] or None) from error
 
 

@@ -15,7 +15,7 @@ from agentkv.chat.turns import Turn
 from agentkv.engine.sampling import SamplingParams
 from agentkv.server.body import Call, ChatBody, Message
 from agentkv.server.errors import ApiError
-from agentkv.server.settings import NAME, ServerSettings
+from agentkv.server.settings import NAME, NAME_RULE, ServerSettings
 from agentkv.tools import ReplyForm
 from agentkv.tools.calls import parse_arguments
 
@@ -69,8 +69,7 @@ def session_id(body: ChatBody, header: str | None) -> str | None:
     """
     if header is not None and not NAME.fullmatch(header):
         raise ApiError(
-            "a session id is up to 128 letters, digits, dots, dashes and underscores, and begins with a letter or "
-            "digit",
+            NAME_RULE,
             code="invalid_session_id",
             param="X-Session-Id",
         )

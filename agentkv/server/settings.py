@@ -11,6 +11,7 @@ from typing import Any
 
 from agentkv.chat.sessions import KVSettings
 
+NAME_RULE = "a session id is up to 128 letters, digits, dots, dashes and underscores, and begins with a letter or digit"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """A session's id. It is also the name of its file, so it has no separators and cannot begin with a dot."""
 
