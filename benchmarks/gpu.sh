@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in less than 8 minutes on one H200: kernel tests on the device, the kernel bench, block
-# sizes, and the decode latency of a Qwen3-8B-shaped model with random weights, without CUDA graphs and with them. Installs nothing: it needs torch >= 2.11,
-# triton >= 3.6 and transformers >= 5.17 (with pytest and hypothesis for the tests; pytest-xdist compiles in parallel).
+# sizes, and the decode latency of a Qwen3-8B-shaped model with random weights, without CUDA graphs and with them.
+# Installs nothing: it needs torch >= 2.11, triton >= 3.6 and transformers >= 5.17 (with pytest and hypothesis for the
+# tests; pytest-xdist compiles in parallel).
 #
 #   benchmarks/gpu.sh              JSON and logs go to $OUT (default ./out); a table comes last
 #   benchmarks/gpu.sh --dry-run    the same steps in small, on a CPU
