@@ -90,6 +90,12 @@ HTML = {"url": "last", "locator": "", "required_contents": {"must_include": ["x"
         ("image", "none.png", "there is no picture 'none.png' in the folder of the file"),
         ("image", ["../bad.json"], "there is no picture '../bad.json' in the folder of the file"),
         ("agentkv.files", ["pink-lamp.png"], "there is no file 'pink-lamp.png'; there are red-bicycle.png"),
+        (
+            "agentkv.reminder",
+            {"site": "forum", "path": "/", "text": "x"},
+            "the task has no site 'forum'; it has shopping",
+        ),
+        ("agentkv.eval_ext.http_trace", [{"path": "/", "site": "forum"}], "the task has no site 'forum'"),
         ("intent", "  ", "is empty"),
         ("intent", 3, "must be a text, not a number"),
         ("start_url", "shop", "must begin with a placeholder"),

@@ -239,6 +239,7 @@ def test_requests_are_matched(wanted: dict[str, Any], same: bool) -> None:
     assert matches(sent, wanted, "", "fixed") is same
     assert matches(sent, wanted, "http://h:1", "fixed") is same
     assert not matches(sent, wanted, "http://h:2", "fixed")
+    assert not matches(replace(sent, url=sent.url.replace("h:1", "h:12")), wanted, "http://h:1", "fixed")
 
 
 # A real shop's interface

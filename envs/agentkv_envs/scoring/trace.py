@@ -39,7 +39,7 @@ def matches(sent: Sent, wanted: Mapping[str, Any], base: str, dialect: str) -> b
     fields = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **sent.form}
     return (
         wanted.get("method", sent.method).upper() == sent.method.upper()
-        and (not base or sent.url.startswith(base))
+        and (not base or f"{sent.url}/".startswith(f"{base}/"))
         and fnmatch.fnmatchcase(unquote(parts.path).rstrip("/"), wanted["path"].rstrip("/"))
         and all(
             name in fields and clean(fields[name], dialect) == clean(value, dialect)

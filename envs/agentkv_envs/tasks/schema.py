@@ -47,6 +47,9 @@ def read_task(data: Any, source: str, prefix: str = "", sites: Sequence[str] = S
         if not url.startswith(("http://", "https://", "__")):
             raise fail("start_url", f"{url!r} must begin with a placeholder such as __SHOPPING__ or with http://")
     _images(data.get("image"), fail)
+    checks = read_eval(data.get("eval"), data.get("agentkv"), fail)
+    oracle = _additions(data.get("agentkv"), fail)
+    _same_sites(named, checks, data.get("agentkv") or {}, fail)
     # null is what a missing key is.
     raw = {key: value for key, value in data.items() if key != "agentkv" or value is not None}
     return Task(
@@ -54,10 +57,19 @@ def read_task(data: Any, source: str, prefix: str = "", sites: Sequence[str] = S
         sites=tuple(named),
         intent=text(data, "intent", fail),
         start_url=start_url,
-        eval=read_eval(data.get("eval"), data.get("agentkv"), fail),
-        oracle=_additions(data.get("agentkv"), fail),
+        eval=checks,
+        oracle=oracle,
         raw=raw,
     )
+
+
+def _same_sites(named: Sequence[str], checks: dict[str, Any], extra: dict[str, Any], fail: Fail) -> None:
+    """Requests that are looked for, and the reminder, belong to sites of the task."""
+    places = [(f"agentkv.eval_ext.http_trace[{i}].site", one) for i, one in enumerate(checks.get("http_trace", ()))]
+    places.append(("agentkv.reminder.site", extra.get("reminder") or {}))
+    for field, place in places:
+        if place.get("site", named[0]) not in named:
+            raise fail(field, f"the task has no site {place['site']!r}; it has {', '.join(named)}")
 
 
 def _images(given: Any, fail: Fail) -> None:
