@@ -190,10 +190,17 @@ def test_a_model_that_computes_something_else_on_pages_is_refused_at_load(monkey
         Engine(tiny_model("llama", torch.float32), DigitTokenizer(), "odd", "8MiB")
 
 
-def test_a_window_that_attention_does_not_confirm_is_refused_at_load() -> None:
-    model = tiny_model("llama", torch.float32)
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        ("gpt2", "attends within None tokens where its configuration says 3"),
+        ("llama", "computes something else on pages than by itself"),  # its modules do not run at all
+    ],
+)
+def test_a_window_that_attention_does_not_confirm_is_refused_at_load(architecture: str, message: str) -> None:
+    model = tiny_model(architecture, torch.float32)
     model.config.sliding_window = 3
-    with pytest.raises(Unsupported, match="attends within None tokens where its configuration says 3"):
+    with pytest.raises(Unsupported, match=message):
         Engine(model, DigitTokenizer(), "odd", "8MiB")
 
 
