@@ -21,6 +21,9 @@ def evaluate(
     budget: Annotated[list[str] | None, _option(help="KV budget of a session: 512, 24MiB or 25%; repeatable.")] = None,
     limit: Annotated[int | None, _option(help="Only the first so many tasks.")] = None,
     seed: Annotated[int, _option(help="Seed of the sites' data and of sampling.")] = EvalOptions.seed,
+    data_seeds: Annotated[
+        int, _option(help="Draw every task of an embedded suite again on so many data seeds, from --seed on.")
+    ] = EvalOptions.data_seeds,
     runs_dir: Annotated[Path, _option(help="Folder for the run's folder.")] = EvalOptions.runs_dir,
     name: Annotated[str | None, _option(help="Name of the run. [default: the suite's]")] = None,
     max_steps: Annotated[int, _option(help="Steps an episode may take.")] = EvalOptions.max_steps,
@@ -53,6 +56,7 @@ def evaluate(
     Examples:
       agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget 12MiB
       agentkv eval --tasks "vwa75:shopping-00*" --agent oracle
+      agentkv eval --tasks vwa75 --policy full --policy conf-kv --data-seeds 4
       agentkv eval --task-file my_tasks.json --model ./my-model --limit 3
       agentkv eval --tasks "miniwob:click-*" --agent oracle
       agentkv eval --tasks vwa:classifieds:0-50 --judge openai:gpt-5-mini
@@ -68,6 +72,7 @@ def evaluate(
         budgets=tuple(budget or ()),
         limit=limit,
         seed=seed,
+        data_seeds=data_seeds,
         runs_dir=runs_dir,
         name=name,
         max_steps=max_steps,

@@ -43,6 +43,7 @@ class EpisodeResult:
 
     outcome: Outcome
     reason: str = ""
+    intent: str = ""
     answer: str | None = None
     score_parts: dict[str, float] = field(default_factory=dict)
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -103,7 +104,9 @@ class EpisodeRun:
         result = self._result
         observation, result.start_ms = _timed(lambda: self._env.reset(task, seed))
         result.browser_ms += result.start_ms
-        agent = self._make_agent(self._env.task or task)
+        task = self._env.task or task  # as it is on these data
+        result.intent = task.intent
+        agent = self._make_agent(task)
         try:
             self._take_turns(agent, observation)
         finally:

@@ -24,6 +24,7 @@ class EvalOptions:
         tasks: suite with an optional glob over task ids, "vwa75:shopping-00*"; or set `task_file`.
         limit: only the first so many tasks.
         seed: seed of the sites' data, of sampling and of the random agent.
+        data_seeds: so many seeds, from `seed` on: every task is drawn again, on other data, for each of them.
         name: part of the run folder's name; by default the suite's.
         fresh: start a new run folder instead of continuing the newest one with the same settings.
         retry_errors: run episodes again that ended as infra_error.
@@ -42,6 +43,7 @@ class EvalOptions:
     budgets: tuple[str, ...] = ()
     limit: int | None = None
     seed: int = 0
+    data_seeds: int = 1
     runs_dir: Path = Path("runs")
     name: str | None = None
     max_steps: int = 30
@@ -63,6 +65,10 @@ class EvalOptions:
             raise EvalError("say which tasks to run: either --tasks SUITE[:GLOB] or --task-file FILE")
         if self.limit is not None and self.limit < 1:
             raise EvalError(f"--limit must be at least 1, not {self.limit}")
+        if self.data_seeds < 1:
+            raise EvalError(f"--data-seeds must be at least 1, not {self.data_seeds}")
+        if self.data_seeds > 1 and self.task_file is not None:
+            raise EvalError("tasks of a file keep the data they were written for: --data-seeds is for suites")
         if self.max_steps < 1:
             raise EvalError(f"--max-steps must be at least 1, not {self.max_steps}")
         if not 0 < self.step_timeout_s < math.inf:
@@ -73,6 +79,11 @@ class EvalOptions:
             raise EvalError(
                 f"--name {self.name!r} becomes part of a folder's name: use up to 64 letters, digits, . _ -"
             )
+
+    @property
+    def seeds(self) -> range:
+        """The data seeds."""
+        return range(self.seed, self.seed + self.data_seeds)
 
     @property
     def run_name(self) -> str:

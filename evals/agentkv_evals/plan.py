@@ -55,7 +55,7 @@ class PlannedEpisode:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """All episodes of a run, task by task, so that a run cut short is still a paired comparison."""
+    """All episodes of a run, by data seed and task, so that a run cut short is still a paired comparison."""
 
     options: EvalOptions
     tasks: tuple[Task, ...]
@@ -64,8 +64,9 @@ class EvalPlan:
 
     @cached_property
     def episodes(self) -> tuple[PlannedEpisode, ...]:
-        """Every task under every arm; the arms of one task follow each other."""
-        return tuple(PlannedEpisode(task, arm, self.options.seed) for task in self.tasks for arm in self.arms)
+        """Every task on every data seed under every arm; the arms of one task follow each other."""
+        seeds = self.options.seeds
+        return tuple(PlannedEpisode(task, arm, seed) for seed in seeds for task in self.tasks for arm in self.arms)
 
     def settings(self) -> dict[str, Any]:
         """The part of the configuration that decides what the numbers mean; its hash names the run."""
@@ -87,6 +88,7 @@ class EvalPlan:
             "environment": self.environment.as_dict(),
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
+            **({"data_seeds": options.data_seeds} if options.data_seeds > 1 else {}),
         }
 
     @property
@@ -121,6 +123,8 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     tasks = _load_tasks(options)
     if not tasks:
         raise EvalError(f"no tasks in {options.tasks or options.task_file}")
+    if options.data_seeds > 1 and any(task.external for task in tasks):
+        raise EvalError("real hosts have one state of data: --data-seeds is for the embedded suites")
     if options.limit is not None:
         tasks = tasks[: options.limit]
     if agent.needs_model:

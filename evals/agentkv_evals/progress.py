@@ -94,7 +94,7 @@ class RichProgress:
     def start(self, plan: EvalPlan, rows: dict[str, dict[str, Any]]) -> None:
         from rich.live import Live
 
-        self._planned = len(plan.tasks)
+        self._planned = len(plan.tasks) * plan.options.data_seeds
         self._rows = {arm: [] for arm in plan.arms}
         for row in rows.values():
             self._add(row)

@@ -24,6 +24,7 @@ def make_row(
     return {
         "episode_id": episode.episode_id,
         "task_id": episode.task.task_id,
+        "intent": result.intent,
         "suite": episode.task.suite,
         "family": extra.get("family"),
         "held_out": extra.get("held_out"),

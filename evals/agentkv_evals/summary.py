@@ -9,7 +9,7 @@ from typing import Any
 from agentkv_evals.outcomes import Outcome
 from agentkv_evals.plan import REFERENCE_POLICY, Arm
 from agentkv_evals.run_folder import SCHEMA, RunFolder
-from agentkv_evals.stats import mcnemar_exact, mean, wilson
+from agentkv_evals.stats import mcnemar_exact, mean, sign_flips, wilson_clustered
 
 Row = dict[str, Any]
 
@@ -18,7 +18,8 @@ def summarize(run: RunFolder) -> dict[str, Any]:
     """summary.json of a run, finished or not."""
     config, rows = run.config, list(run.rows().values())
     arms = arms_of(config)
-    planned = len(config["tasks"])
+    seeds = data_seeds_of(config)
+    planned = len(config["tasks"]) * seeds
     reference = rows_of(rows, Arm(REFERENCE_POLICY))
     return {
         "schema": SCHEMA,
@@ -26,7 +27,7 @@ def summarize(run: RunFolder) -> dict[str, Any]:
         "planned_episodes": planned * len(arms),
         "finished_episodes": len(rows),
         "complete": len(rows) >= planned * len(arms),
-        "arms": [summarize_arm(arm, rows_of(rows, arm), planned, reference) for arm in arms],
+        "arms": [summarize_arm(arm, rows_of(rows, arm), len(config["tasks"]), seeds, reference) for arm in arms],
         "paired": [
             compare(arm, reference, rows_of(rows, arm)) for arm in arms if reference and arm.policy != REFERENCE_POLICY
         ],
@@ -43,9 +44,18 @@ def rows_of(rows: Iterable[Row], arm: Arm) -> list[Row]:
     return [row for row in rows if (row["policy"], row["budget"]) == (arm.policy, arm.budget)]
 
 
-def summarize_arm(arm: Arm, rows: list[Row], planned: int, reference: list[Row]) -> dict[str, Any]:
-    """One arm. The success rate runs over all `planned` tasks: what has no verdict is no success."""
+def data_seeds_of(config: dict[str, Any]) -> int:
+    """On how many data seeds a run plays each task."""
+    return int(config["settings"].get("data_seeds", 1))
+
+
+def summarize_arm(arm: Arm, rows: list[Row], tasks: int, seeds: int, reference: list[Row]) -> dict[str, Any]:
+    """One arm. The success rate runs over all planned episodes: what has no verdict is no success."""
+    planned = tasks * seeds
     won = sum(row["success"] is True for row in rows)
+    by_task = Counter(row["task_id"] for row in rows if row["success"] is True)
+    # Tasks without a success are clusters too.
+    successes = [*by_task.values(), *[0] * (tasks - len(by_task))]
     peaks = [row["peak_kv_bytes"] for row in rows if row["peak_kv_bytes"] is not None]
     early = (row["reason"] for row in rows if row["outcome"] == Outcome.EARLY_STOP)
     return {
@@ -56,7 +66,7 @@ def summarize_arm(arm: Arm, rows: list[Row], planned: int, reference: list[Row])
         "finished": len(rows),
         "success": won,
         "success_rate": won / planned if planned else 0.0,
-        "success_ci95": list(wilson(won, planned)),
+        "success_ci95": list(wilson_clustered(successes, seeds)),
         "groups": groups(rows),
         "outcomes": {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in Outcome},
         "early_stops": dict(Counter(early)),
@@ -106,8 +116,12 @@ def times_less(reference: list[Row], rows: list[Row]) -> float | None:
 
 
 def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
-    """Task by task, an arm against `full`, with McNemar's exact test on the tasks where they differ."""
-    pairs = [(a["success"] is True, b["success"] is True) for a, b in paired(reference, rows)]
+    """Task by task, an arm against `full`, with McNemar's exact test on the episodes where they differ.
+
+    `p_by_task` is for several data seeds: the episodes of one task are alike, which McNemar's test does not know.
+    """
+    both = paired(reference, rows)
+    pairs = [(a["success"] is True, b["success"] is True) for a, b in both]
     counts = Counter(pairs)
     only_full, only_arm = counts[True, False], counts[False, True]
     return {
@@ -120,7 +134,16 @@ def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
         "only_this": only_arm,
         "neither": counts[False, False],
         "p_mcnemar": mcnemar_exact(only_full, only_arm),
+        "p_by_task": _p_by_task(both),
     }
+
+
+def _p_by_task(both: list[tuple[Row, Row]]) -> float | None:
+    """None where no task was played on several data seeds."""
+    differences: Counter[str] = Counter()
+    for a, b in both:
+        differences[a["task_id"]] += (b["success"] is True) - (a["success"] is True)
+    return None if len(differences) == len(both) else sign_flips(list(differences.values()))
 
 
 def _per_step(rows: list[Row], name: str) -> float | None:

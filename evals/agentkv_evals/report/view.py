@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from agentkv_evals.plan import Arm
 from agentkv_evals.report.plots import MIB, Series, memory_over_steps
 from agentkv_evals.report.shots import ShotStore, embed
 from agentkv_evals.run_folder import RunFolder
-from agentkv_evals.summary import arms_of
+from agentkv_evals.summary import arms_of, data_seeds_of
 
 _PALETTE = ("#6b7f99", "#e8590c", "#2f7ae5", "#2b9a5b", "#9c4fd6", "#c9a100", "#d6457f", "#0f9aa8")
 _STEP_FIELDS = (
@@ -32,9 +33,9 @@ class EpisodeView:
 
 @dataclass(frozen=True)
 class TaskView:
-    """One task: its episodes in the order of the arms (None: not run yet) and their memory plot."""
+    """One task on one data seed: its episodes in the order of the arms (None: not run yet) and their memory plot."""
 
-    task_id: str
+    name: str
     intent: str
     episodes: tuple[EpisodeView | None, ...]
     memory_svg: str
@@ -49,17 +50,19 @@ def task_views(run: RunFolder) -> list[TaskView]:
     """All tasks of a run in their order, with what has been run of them."""
     config, rows = run.config, run.rows()
     arms = arms_of(config)
-    cells = {(row["task_id"], row["policy"], row["budget"]): row for row in rows.values()}
-    views = []
-    for index, (task_id, intent) in enumerate(config["tasks"].items()):
-        episodes = tuple(
-            _episode(run, cells.get((task_id, arm.policy, arm.budget)), color)
-            for arm, color in zip(arms, arm_colors(arms), strict=True)
-        )
+    cells = {(row["task_id"], row["data_seed"], row["policy"], row["budget"]): row for row in rows.values()}
+    first, count = config["settings"]["seed"], data_seeds_of(config)
+    views: list[TaskView] = []
+    for seed, (task_id, intent) in itertools.product(range(first, first + count), config["tasks"].items()):
+        own = [cells.get((task_id, seed, arm.policy, arm.budget)) for arm in arms]
+        episodes = tuple(_episode(run, row, color) for row, color in zip(own, arm_colors(arms), strict=True))
+        name = task_id if count == 1 else f"{task_id}, data {seed}"
+        # Other data have other names and numbers in what is asked.
+        asked = next((row["intent"] for row in own if row is not None and row.get("intent")), intent)
         series = [_series(episode) for episode in episodes if episode is not None]
-        title = f"KV memory over the steps of {task_id}"
-        svg = memory_over_steps(f"t{index}", [line for line in series if line is not None], title)
-        views.append(TaskView(task_id, intent, episodes, svg))
+        title = f"KV memory over the steps of {name}"
+        svg = memory_over_steps(f"t{len(views)}", [line for line in series if line is not None], title)
+        views.append(TaskView(name, asked, episodes, svg))
     return views
 
 
@@ -109,7 +112,7 @@ def _viewer_episode(episode: EpisodeView, shots: Sequence[int | None], texts: di
     label = Arm(row["policy"], row["budget"]).label
     return {
         "id": row["episode_id"],
-        "task": row["task_id"],
+        "task": row["task_id"] if not row["data_seed"] else f"{row['task_id']}, data {row['data_seed']}",
         "arm": label,
         "color": episode.color,
         "outcome": row["outcome"],
