@@ -27,8 +27,9 @@ from agentkv.cache.budget import Limits, shape_of
 from agentkv.cache.controller import CacheController
 from agentkv.cache.formats import KVFormat
 from agentkv.cache.lean import lean_forward
-from agentkv.errors import Unsupported
+from agentkv.errors import AgentKVError, Unsupported
 from agentkv.policies.base import Policy
+from agentkv_kernels import SettingError
 
 ATTENTION_NAME = "agentkv"
 _NOT_COMPUTED = ("position_bias", "indices", "block_indices", "sinks")
@@ -197,6 +198,7 @@ class PagedModel:
         Raises:
             Unsupported: the model's attention does not go through transformers' attention and cache interfaces, or
                 computes something else there: it is not causal, say, or biased by distance.
+            AgentKVError: an environment variable of the kernels is not understood.
         """
         policy = Policy(name="probe", scorer=None)
         limits = Limits(shape_of(policy, self.layout, _PROBE_TOKENS), _PROBE_TOKENS, 0)
@@ -212,6 +214,8 @@ class PagedModel:
                 controller.commit(step)
         except Unsupported as error:
             raise Unsupported(f"{self.model.config.model_type}: {error}") from error
+        except SettingError as error:
+            raise AgentKVError(str(error)) from error
         except Exception as error:  # whatever a foreign model does with handles in place of keys and values
             raise self._refusal("its attention cannot run on pages", error) from error
         ours = torch.stack(logits).float()

@@ -36,7 +36,7 @@ class Mistake:
 
 def mistake(error: BaseException) -> Mistake | None:
     """The one line for `error`, or None when it is a bug."""
-    if isinstance(error, (AgentKVError, *_env_error())):
+    if isinstance(error, (AgentKVError, *_errors_of_others())):
         return Mistake(one_line(str(error)))
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
@@ -55,7 +55,12 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _env_error() -> tuple[type[BaseException], ...]:
-    """The environments' error class, if that package was imported at all."""
-    module = sys.modules.get("agentkv_envs.errors")
-    return () if module is None else (module.EnvError,)
+_ERRORS_OF_OTHERS = {"agentkv_envs.errors": "EnvError", "agentkv_kernels.dispatch": "SettingError"}
+"""Modules of packages that do not know :mod:`agentkv.errors`, and their classes of user's mistakes."""
+
+
+def _errors_of_others() -> tuple[type[BaseException], ...]:
+    """Those of the modules that were imported at all."""
+    return tuple(
+        getattr(sys.modules[module], name) for module, name in _ERRORS_OF_OTHERS.items() if module in sys.modules
+    )

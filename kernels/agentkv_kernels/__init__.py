@@ -2,7 +2,7 @@
 
 from agentkv_kernels.attention import AttentionResult
 from agentkv_kernels.confidence import ConfidenceTerms
-from agentkv_kernels.dispatch import uses_triton
+from agentkv_kernels.dispatch import SettingError, uses_triton
 from agentkv_kernels.formats import KVFormat
 from agentkv_kernels.ops import (
     append_kv,
@@ -23,6 +23,7 @@ __all__ = [
     "ConfidenceTerms",
     "KVFormat",
     "PagedKV",
+    "SettingError",
     "append_kv",
     "compact",
     "confidence_terms",

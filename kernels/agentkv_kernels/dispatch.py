@@ -20,24 +20,28 @@ CHOICES = ("auto", "reference", "triton")
 _logger = logging.getLogger("agentkv_kernels")
 
 
+class SettingError(ValueError):
+    """An environment variable says what nobody understands."""
+
+
 def uses_triton(device: torch.device) -> bool:
     """Whether ops on tensors of this device run as Triton kernels.
 
     Raises:
-        ValueError: AGENTKV_KERNELS is none of the choices.
+        SettingError: AGENTKV_KERNELS is none of the choices.
     """
     return _choose(os.environ.get(VARIABLE, "auto"), device.type, os.environ.get("TRITON_INTERPRET") == "1")
 
 
 def uses_native(device: torch.device) -> bool:
-    """Whether ops on tensors of this device run in C++ where they can. Raises ValueError as :func:`uses_triton`."""
+    """Whether ops on tensors of this device run in C++ where they can; of an unknown choice, no."""
     return device.type == "cpu" and os.environ.get(VARIABLE, "auto") == "auto"
 
 
 @lru_cache(maxsize=32)
 def _choose(setting: str, device: str, interpreted: bool) -> bool:
     if setting not in CHOICES:
-        raise ValueError(f"{VARIABLE}={setting!r}: it is one of {', '.join(CHOICES)}")
+        raise SettingError(f"{VARIABLE}={setting!r}: it is one of {', '.join(CHOICES)}")
     on_gpu = device == "cuda" and torch.version.cuda is not None
     lacking = None
     if not (on_gpu or (interpreted and setting == "triton")):

@@ -50,6 +50,12 @@ def test_mistakes_are_one_line_and_exit_code_2(capsys, arguments, words):
     assert_one_line(capsys, cli.run(arguments), words)
 
 
+def test_settings_of_the_kernels_that_are_not_understood(capsys, monkeypatch):
+    monkeypatch.setenv("AGENTKV_KERNELS", "nonsense")
+    words = ["AGENTKV_KERNELS='nonsense': it is one of auto, reference, triton"]
+    assert_one_line(capsys, cli.run(["bench", "kernels", "--slots", "64", "--batch", "1"]), words)
+
+
 def test_unknown_model_folder_of_chat(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda prompt: "hello")
     assert_one_line(capsys, cli.run(["chat", "--model", str(tmp_path)]), ["config.json"])

@@ -8,10 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from agentkv.cache.adapter import PagedModel
+from agentkv.errors import AgentKVError, Unsupported
 from agentkv_kernels import KVFormat, attention, dispatch, ops
-from agentkv_kernels.dispatch import uses_triton
+from agentkv_kernels.dispatch import SettingError, uses_triton
 from tests.kernels.devices import fast
 from tests.kernels.paged_cases import CODED, random_case
+from tests.runtime_helpers import tiny_model
 
 triton_attention, blocks = fast("attention"), fast("blocks")
 CPU = torch.device("cpu")
@@ -51,8 +54,17 @@ def test_the_choice_on_a_cpu_is_logged_once(monkeypatch, caplog, setting, interp
 
 def test_an_unknown_choice_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("AGENTKV_KERNELS", "fastest")
-    with pytest.raises(ValueError, match="AGENTKV_KERNELS='fastest': it is one of auto, reference, triton"):
+    with pytest.raises(SettingError, match="AGENTKV_KERNELS='fastest': it is one of auto, reference, triton"):
         uses_triton(CPU)
+
+
+def test_a_model_is_not_blamed_for_an_unknown_choice(monkeypatch) -> None:
+    monkeypatch.setenv("AGENTKV_KERNELS", "fastest")
+    with pytest.raises(
+        AgentKVError, match="^AGENTKV_KERNELS='fastest': it is one of auto, reference, triton$"
+    ) as caught:
+        PagedModel(tiny_model("llama", torch.float32))
+    assert not isinstance(caught.value, Unsupported)
 
 
 def test_without_triton_the_reference_computes_and_says_so(monkeypatch, caplog) -> None:
@@ -145,5 +157,5 @@ def test_block_sizes_come_from_a_table_and_can_be_overridden(monkeypatch) -> Non
     assert (changed.slots, changed.warps, changed.rows) == (32, 8, 64)
     for wrong in ("slots=many", "rings=3", "slots=48", "rows=8", "stages=0"):
         monkeypatch.setenv("AGENTKV_BLOCKS", wrong)
-        with pytest.raises(ValueError, match=r"cannot read|power of two|at least 1"):
+        with pytest.raises(SettingError, match=r"AGENTKV_BLOCKS: .*(cannot read|power of two|at least 1)"):
             blocks.blocks_for(9, 128)

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 import torch
 
+from agentkv_kernels.dispatch import SettingError
+
 _VARIABLE = "AGENTKV_BLOCKS"
 
 
@@ -60,7 +62,7 @@ def blocks_for(capability: int, head_dim: int, itemsize: int = 2) -> Blocks:
         itemsize: of the model's dtype, in bytes.
 
     Raises:
-        ValueError: the variable is not understood.
+        SettingError: the variable is not understood.
     """
     return _blocks_for(capability, head_dim, itemsize, os.environ.get(_VARIABLE, ""))
 
@@ -74,8 +76,13 @@ def _blocks_for(capability: int, head_dim: int, itemsize: int, changes: str) -> 
     for change in filter(None, changes.split(",")):
         name, _, value = change.partition("=")
         if name.strip() not in known or not value.strip().isdecimal():
-            raise ValueError(f"{_VARIABLE}: cannot read {change!r}; write for example slots=32, of {', '.join(known)}")
-        chosen = replace(chosen, **{name.strip(): int(value)})
+            raise SettingError(
+                f"{_VARIABLE}: cannot read {change!r}; write for example slots=32, of {', '.join(known)}"
+            )
+        try:
+            chosen = replace(chosen, **{name.strip(): int(value)})
+        except ValueError as error:
+            raise SettingError(f"{_VARIABLE}: {error}") from error
     return chosen
 
 
