@@ -110,10 +110,17 @@ def test_what_it_cannot_compute_is_left_to_the_reference() -> None:
     assert not supports(dense.random_query(1, torch.float64), cache.kv)
 
 
-def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("cxx", "reason"),
+    [
+        ("", "there is no C++ compiler (g++ or clang++)"),
+        ("no-such-compiler -m64", "CXX names the C++ compiler 'no-such-compiler', which is not here"),
+    ],
+)
+def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path, cxx, reason) -> None:
     monkeypatch.setenv("AGENTKV_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("CXX", cxx)
     build.library.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
@@ -122,23 +129,23 @@ def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path) -> No
     finally:
         build.library.cache_clear()
     assert [record.message for record in caplog.records] == [
-        "no native CPU kernels, attention runs in plain torch: there is no C++ compiler (g++ or clang++)"
+        f"no native CPU kernels, attention runs in plain torch: {reason}"
     ]
 
 
 @needs_compiler
 def test_a_broken_compiler_is_named(monkeypatch, caplog, tmp_path) -> None:
     broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho 'it is broken' >&2\nexit 1\n")
+    broken.write_text('#!/bin/sh\necho "it is broken, not by $1 $2" >&2\nexit 1\n')
     broken.chmod(0o755)
     monkeypatch.setenv("AGENTKV_HOME", str(tmp_path))
-    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setenv("CXX", f"{broken} --with arguments")
     build.library.cache_clear()
     try:
         assert build.library() is None
     finally:
         build.library.cache_clear()
-    assert "the compiler failed: it is broken" in caplog.text
+    assert "the compiler failed: it is broken, not by --with arguments" in caplog.text
     assert not list(Path(tmp_path, "kernels").iterdir())
 
 

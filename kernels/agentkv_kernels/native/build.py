@@ -44,12 +44,10 @@ def _reason(error: Exception) -> str:
 
 def _compiled() -> Path:
     """Path of the library, compiled in about two seconds if it is not there yet."""
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    if compiler is None:
-        raise OSError("there is no C++ compiler (g++ or clang++)")
+    compiler = _compiler()
     source = resources.files(__package__ or "").joinpath("attention.cpp").read_text("utf-8")
     flags = [*_FLAGS, _WIDE] if platform.machine() in ("x86_64", "AMD64") else list(_FLAGS)
-    identity = "\n".join((source, compiler, *flags, _processor()))
+    identity = "\n".join((source, *compiler, *flags, _processor()))
     target = _folder() / f"attention-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():
         return target
@@ -57,10 +55,22 @@ def _compiled() -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         path, result = Path(folder, "attention.cpp"), Path(folder, "attention.so")
         path.write_text(source, "utf-8")
-        command = [compiler, *flags, str(path), "-o", str(result)]
+        command = [*compiler, *flags, str(path), "-o", str(result)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         os.replace(result, target)  # several processes may do this at once
     return target
+
+
+def _compiler() -> list[str]:
+    """The command that $CXX names, with its arguments, else g++ or clang++. Raises OSError if there is none."""
+    if chosen := os.environ.get("CXX", "").split():
+        if (path := shutil.which(chosen[0])) is None:
+            raise OSError(f"CXX names the C++ compiler {chosen[0]!r}, which is not here")
+        return [path, *chosen[1:]]
+    found = shutil.which("g++") or shutil.which("clang++")
+    if found is None:
+        raise OSError("there is no C++ compiler (g++ or clang++)")
+    return [found]
 
 
 def _folder() -> Path:
