@@ -60,10 +60,9 @@ def test_an_unknown_choice_is_refused(monkeypatch) -> None:
 
 def test_a_model_is_not_blamed_for_an_unknown_choice(monkeypatch) -> None:
     monkeypatch.setenv("AGENTKV_KERNELS", "fastest")
-    with pytest.raises(
-        AgentKVError, match="^AGENTKV_KERNELS='fastest': it is one of auto, reference, triton$"
-    ) as caught:
+    with pytest.raises(AgentKVError) as caught:
         PagedModel(tiny_model("llama", torch.float32))
+    assert str(caught.value) == "AGENTKV_KERNELS='fastest': it is one of auto, reference, triton"
     assert not isinstance(caught.value, Unsupported)
 
 
