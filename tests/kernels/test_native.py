@@ -108,6 +108,19 @@ def test_what_it_cannot_compute_is_left_to_the_reference() -> None:
     cache = dense.random_cache(KVFormat.INT8_TOKEN, 21, 14, 3, torch.float32)
     assert not supports(dense.random_query(3, torch.float32), cache.kv)
     assert not supports(dense.random_query(1, torch.float64), cache.kv)
+    assert not supports(dense.random_query(1, torch.bfloat16), cache.kv), "of another dtype than the pages"
+
+
+@pytest.mark.parametrize("name", ["fp_index", "code_index", "token_index"])
+def test_tables_of_long_integers_give_the_same(name) -> None:
+    cache, query = (
+        dense.random_cache(KVFormat.INT8_TOKEN, 21, 14, 1, torch.float32),
+        dense.random_query(1, torch.float32),
+    )
+    expected = paged_mixed_attention(query, cache.kv, cache.query_index, dense.SCALING)
+    longer = replace(cache.kv, **{name: getattr(cache.kv, name).long()})
+    found = paged_mixed_attention(query, longer, cache.query_index.long(), dense.SCALING)
+    torch.testing.assert_close(found.out, expected.out)
 
 
 @pytest.mark.parametrize(

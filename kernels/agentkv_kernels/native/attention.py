@@ -41,13 +41,15 @@ def _kernel() -> Callable[..., None] | None:
 
 
 def supports(query: Tensor, kv: PagedKV) -> bool:
-    """Whether the kernel can compute this call: one query per head, on the CPU, in float32 or bfloat16."""
+    """Whether the kernel can compute this call: one query per head, on the CPU, in the pages' float32 or bfloat16."""
     q_heads, n_queries, head_dim = query.shape
     return (
         n_queries == 1
         and kv.head_formats is None
         and query.device.type == "cpu"
         and query.dtype in _DTYPES
+        and query.dtype is kv.fp_halves.dtype
+        and kv.fp_index.dtype is kv.code_index.dtype is kv.token_index.dtype is torch.int32
         and q_heads <= _MAX_GROUP * len(kv.token_index)
         and head_dim <= _MAX_DIM
         and _PIECE % kv.fp_halves.shape[1] == 0
@@ -79,7 +81,7 @@ def attend(
     query = query.contiguous()
     fp, code, tokens, channels = _rows(kv.fp_index), _rows(kv.code_index), _rows(kv.token_index), kv.channel_scales
     scales, halves = _rows(kv.scales), kv.code_halves
-    query_index = query_index.reshape(-1)
+    query_index = query_index.reshape(-1).to(torch.int32)
     sinks = None if sinks is None else sinks.float().contiguous()
     mass_weights = None if mass_weights is None else mass_weights.float()
     channels = None if channels is None else channels.contiguous()
