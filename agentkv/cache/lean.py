@@ -14,7 +14,7 @@ widened for each such product: the model and its cache keep their bytes, and dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,17 +159,28 @@ def check_supported(model: PreTrainedModel, weights: str) -> None:
     """Raises Unsupported or AgentKVError where :class:`LeanForward` cannot compute this model with such weights."""
     config = model.config
     if weights not in WEIGHTS:
-        raise AgentKVError(f"unknown weights {weights!r}; they are one of {', '.join(WEIGHTS)}")
+        raise AgentKVError(f"unknown weights {weights!r}; they are one of auto, {', '.join(WEIGHTS)}")
     if config.model_type not in FAMILIES:
         raise Unsupported(f"the lean forward pass knows {', '.join(FAMILIES)}, not {config.model_type}")
     if config.hidden_act not in ("silu", "swish"):
         raise Unsupported(f"the lean forward pass knows gated SiLU, not {config.hidden_act}")
     if weights == "int8" and not takes_int8(model):
         raise Unsupported(f"int8 weights need a bfloat16 model on the CPU, not {model.dtype} on {model.device}")
+    if other := next((module for module in _projecting(model) if type(module) is not nn.Linear), None):
+        raise Unsupported(f"the lean forward pass knows linear layers of torch, not {type(other).__name__}")
     rotated = model.model.rotary_emb.inv_freq.shape[0] * 2
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if rotated != head_dim:
         raise Unsupported("the lean forward pass rotates whole heads")
+
+
+def _projecting(model: Any) -> Iterator[nn.Module]:
+    """What should be linear layers; those of adapters and quantisers compute something else with their weights."""
+    yield model.lm_head
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        yield from (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+        yield from (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
 
 
 def takes_int8(model: PreTrainedModel) -> bool:
@@ -241,7 +252,7 @@ def lean_forward(model: PreTrainedModel, layout: KVLayout, weights: str) -> Lean
     """
     try:
         return LeanForward(model, layout, "model" if weights == "auto" else weights)
-    except Unsupported:
+    except Unsupported as error:
         if weights == "int8":
-            raise
+            raise Unsupported(f"weights='int8' cannot be: {error}; use 'model' or 'auto'") from error
         return None

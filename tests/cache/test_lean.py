@@ -114,14 +114,33 @@ def test_int8_weights_round_to_the_nearest_of_a_row() -> None:
 @pytest.mark.parametrize(
     ("architecture", "dtype", "weights", "error", "message"),
     [
-        ("gpt2", torch.bfloat16, "int8", Unsupported, "knows llama, mistral, qwen2, qwen3, not gpt2"),
+        ("gpt2", torch.bfloat16, "int8", Unsupported, "^weights='int8' cannot be: .* not gpt2; use 'model' or 'auto'$"),
         ("llama", torch.float32, "int8", Unsupported, "int8 weights need a bfloat16 model on the CPU"),
-        ("llama", torch.bfloat16, "int4", AgentKVError, "unknown weights 'int4'; they are one of model, int8"),
+        ("llama", torch.bfloat16, "int4", AgentKVError, "unknown weights 'int4'; they are one of auto, model, int8"),
     ],
 )
 def test_what_cannot_be_is_refused(architecture, dtype, weights, error, message) -> None:
     with pytest.raises(error, match=message):
         Engine(tiny_model(architecture, dtype), DigitTokenizer(), "tiny", "8MiB", weights=weights)
+
+
+class Doubling(torch.nn.Linear):
+    """As an adapter or a quantiser has them: more than its weight says."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def test_layers_that_are_not_plainly_linear_are_computed_by_the_modules() -> None:
+    model = tiny_model("llama", torch.float32)
+    expected = model(torch.tensor([[5, 6, 7]])).logits[0, -1]
+    projection = model.model.layers[1].mlp.down_proj
+    projection.__class__ = Doubling
+    with torch.no_grad():
+        projection.weight.mul_(0.5)
+    engine = Engine(model, DigitTokenizer(), "tiny", "8MiB")
+    assert engine._paged.lean is None
+    torch.testing.assert_close(logits_after(engine, engine.open_session(), [5, 6, 7]), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_auto_never_refuses() -> None:
