@@ -27,7 +27,7 @@ _LEAST_ROOM = 64
 
 
 def room_for(slots: int) -> int:
-    """The size that stands for so many slots: at most a quarter more from 64 on, in four steps per doubling."""
+    """The size that stands for so many slots, in four steps per doubling: at most 64 or a quarter more."""
     if not slots:
         return 0
     step = max(_LEAST_ROOM, 1 << max(0, (slots - 1).bit_length() - 3))
@@ -121,7 +121,8 @@ class StaticPass(ForwardPass):
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for inputs in self._inputs for tensor in inputs.tensors())
+        of_groups = [tensor for inputs in self._inputs for tensor in inputs.tensors()]
+        return sum(tensor.nbytes for tensor in (self.ids, self._positions, self._rows, *of_groups))
 
     def fill(self, ids: Tensor, steps: Sequence[Step]) -> None:
         """Become the pass of these steps, whose shape it has; ids [B, 1]."""

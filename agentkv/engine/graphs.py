@@ -28,6 +28,8 @@ _WORTH = 3
 """The use of a shape at which it is captured: that costs as much as several steps."""
 _MOST_SHAPES = 16
 """Shapes remembered, captured or not; the one unused longest goes."""
+_BUFFER_SHARE = 0.25
+"""Of the page pool's bytes, which the buffers of all graphs but the newest must not exceed."""
 _ROUNDING = 0.05
 """Of a replay's logits, in their standard deviations; the same kernels run, if not always in the same order."""
 _logger = logging.getLogger(__name__)
@@ -72,11 +74,12 @@ class CudaCapture:
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
-    """A shape's buffers, the logits [B, 1, V] that a replay computes from them, and the replay."""
+    """A shape's buffers, the logits [B, 1, V] that a replay computes from them, the replay, and the buffers' bytes."""
 
     inputs: StaticPass
     logits: Tensor
     replay: Callable[[], None]
+    buffer_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,11 @@ class DecodeGraphs:
 
     @property
     def counts(self) -> GraphCounts:
-        buffers = sum(held.inputs.nbytes for held in self._shapes.values() if isinstance(held, _Captured))
-        return GraphCounts(self._captured, self._replayed, self._eager, self._refused, buffers)
+        return GraphCounts(self._captured, self._replayed, self._eager, self._refused, self._buffer_bytes)
+
+    @property
+    def _buffer_bytes(self) -> int:
+        return sum(held.buffer_bytes for held in self._shapes.values() if isinstance(held, _Captured))
 
     @torch.inference_mode()
     def forward(self, ids: Tensor, steps: Sequence[Step], before: Sequence[Tensor | None]) -> Tensor:
@@ -154,27 +160,32 @@ class DecodeGraphs:
             return None
         self._shapes[shape] = held
         self._shapes.move_to_end(shape)
-        if len(self._shapes) > _MOST_SHAPES:
-            self._shapes.popitem(last=False)
+        self._forget()
         return None if isinstance(held, int) else held
+
+    def _forget(self) -> None:
+        """Drop the shapes unused longest while there are too many, or their buffers too large."""
+        most_bytes = _BUFFER_SHARE * self._arena.pages * self._arena.layout.page_bytes
+        while len(self._shapes) > _MOST_SHAPES or (len(self._shapes) > 1 and self._buffer_bytes > most_bytes):
+            self._shapes.popitem(last=False)
 
     def _made(self, capture: Capture, shape: PassShape, ids: Tensor, steps: Sequence[Step]) -> _Captured | None:
         """Capture a pass of such a shape, and try it; None, and never again, if that fails."""
-        inputs = StaticPass(shape, self._arena)
-        inputs.fill(ids, steps)
         try:
+            inputs = StaticPass(shape, self._arena)
+            inputs.fill(ids, steps)
             # This very pass, thrice: what it writes is the same every time.
             expected = self._paged.compute(inputs.ids, inputs).clone()
             logits, replay = capture(lambda: self._paged.compute(inputs.ids, inputs))
             replay()
             _check_same(logits, expected)
-        except Exception as error:  # torch's, or whatever a model's code makes of being captured
+        except Exception as error:  # no memory, torch's, or whatever a model's code makes of being captured
             self._refused = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             self._shapes.clear()
             _logger.warning("decode steps run without CUDA graphs, since one could not be captured (%s)", self._refused)
             return None
         self._captured += 1
-        return _Captured(inputs, logits, replay)
+        return _Captured(inputs, logits, replay, inputs.nbytes)
 
 
 def _check_same(replayed: Tensor, expected: Tensor) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from agentkv.cache.static import room_for
-from agentkv.engine import Engine, Session
+from agentkv.engine import Engine, Session, graphs
 from agentkv.engine.graphs import _MOST_SHAPES, CudaCapture, DecodeGraphs, GraphCounts
 from agentkv.errors import AgentKVError
 from tests.engine.recorded import recorded
@@ -143,7 +143,8 @@ def test_replays_can_be_turned_off_and_on() -> None:
     assert engine.graphs.counts.captured == 1
     heads, slots = 2 * 2, 64  # of two layers, and one room
     tables_and_counts = heads * (2 * 4 * 4 + 2 * 4) + 2 * 4
-    assert engine.graphs.counts.buffer_bytes == heads * slots * 4 + tables_and_counts
+    token_position_rows = 8 + 8 + heads * 2 * 8
+    assert engine.graphs.counts.buffer_bytes == heads * slots * 4 + tables_and_counts + token_position_rows
 
 
 def test_what_a_replay_returned_outlives_the_next() -> None:
@@ -199,6 +200,35 @@ def test_only_so_many_shapes_are_kept() -> None:
         decode(engine, sessions, 1)
     assert len(engine.graphs._shapes) == _MOST_SHAPES
     assert engine.graphs.counts.captured == 1, "the shape in use stays"
+
+
+def test_buffers_take_a_share_of_the_pool_at_most(monkeypatch) -> None:
+    """Those of the newest graph are kept, whatever they take."""
+    engine = make_engine("llama", True)
+    sessions = [engine.open_session("window", 32) for _ in range(2)]
+    for session in sessions:
+        logits_after(engine, session, random_ids(40))
+    kept = []
+    for share in (0.25, 0.0):
+        monkeypatch.setattr(graphs, "_BUFFER_SHARE", share)
+        engine.graphs._shapes.clear()
+        decode(engine, sessions[:1], 4)
+        alone = engine.graphs.counts.buffer_bytes
+        decode(engine, sessions, 4)
+        kept.append(engine.graphs.counts.buffer_bytes / alone)
+    assert kept == [3, 2], "of one session and of two; of two alone"
+    assert engine.graphs.counts.captured == 4
+
+
+def test_without_memory_for_buffers_sessions_go_on(monkeypatch, caplog) -> None:
+    def allocate(shape: object, arena: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(graphs, "StaticPass", allocate)
+    found = run_of(make_engine("llama", True), "h2o", 48, (60,), steps=6)
+    check_same(found, run_of(make_engine("llama", False), "h2o", 48, (60,), steps=6))
+    assert found.counts.refused == "OutOfMemoryError: CUDA out of memory"
+    assert "decode steps run without CUDA graphs" in caplog.text
 
 
 def test_the_setting_is_checked() -> None:
