@@ -5,10 +5,10 @@ Both are functions of one name and signature, in a module of one name; the refer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +29,25 @@ def _module(name: str, device: torch.device) -> Any:
 
 _imported = lru_cache(maxsize=None)(import_module)
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
+
+def _where_it_lies(op: Callable[Concatenate[Tensor, _P], _R]) -> Callable[Concatenate[Tensor, _P], _R]:
+    """Triton launches on the current GPU, which need not be the one that the tensors are on."""
+
+    @wraps(op)
+    def launched(first: Tensor, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        device = first.device
+        if device.type != "cuda" or device.index == torch.cuda.current_device():
+            return op(first, *args, **kwargs)
+        with torch.cuda.device(device):
+            return op(first, *args, **kwargs)
+
+    return launched
+
+
+@_where_it_lies
 def paged_mixed_attention(
     query: Tensor,
     kv: PagedKV,
@@ -70,12 +88,14 @@ def paged_mixed_attention(
     return result
 
 
+@_where_it_lies
 def confidence_terms(logits: Tensor) -> ConfidenceTerms:
     """See :func:`agentkv_kernels.confidence.confidence_terms`."""
     terms: ConfidenceTerms = _module("confidence", logits.device).confidence_terms(logits)
     return terms
 
 
+@_where_it_lies
 def append_kv(
     key: Tensor,
     value: Tensor,
@@ -93,6 +113,7 @@ def append_kv(
     by.append_kv(key, value, rows, targets, fmt, scales, scale_at)
 
 
+@_where_it_lies
 def demote(
     rows: Tensor, sources: Tensor, codes: Tensor, targets: Tensor, fmt: KVFormat, scales: Tensor, scale_at: Tensor
 ) -> None:
@@ -100,6 +121,7 @@ def demote(
     _module("transfer", rows.device).demote(rows, sources, codes, targets, fmt, scales, scale_at)
 
 
+@_where_it_lies
 def demote_pages(
     rows: Tensor,
     sources: Tensor,
@@ -115,6 +137,7 @@ def demote_pages(
     by.demote_pages(rows, sources, codes, targets, scales, scale_at, channels, channel_at)
 
 
+@_where_it_lies
 def promote(
     codes: Tensor,
     sources: Tensor,
@@ -131,17 +154,20 @@ def promote(
     by.promote(codes, sources, fmt, scales, scale_at, rows, targets, channels, channel_at)
 
 
+@_where_it_lies
 def compact(halves: Tensor, half_index: Tensor, keep: Tensor, metadata: Sequence[Tensor] = ()) -> Tensor:
     """See :func:`agentkv_kernels.compaction.compact`."""
     counts: Tensor = _module("compaction", halves.device).compact(halves, half_index, keep, metadata)
     return counts
 
 
+@_where_it_lies
 def ema_mass(mass: Tensor, new: Tensor, decay: float) -> None:
     """See :func:`agentkv_kernels.mass.ema_mass`."""
     _module("mass", mass.device).ema_mass(mass, new, decay)
 
 
+@_where_it_lies
 def retention_capacity(log_beta: Tensor) -> Tensor:
     """See :func:`agentkv_kernels.retention.retention_capacity`."""
     capacity: Tensor = _module("retention", log_beta.device).retention_capacity(log_beta)

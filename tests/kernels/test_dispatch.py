@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -131,6 +134,27 @@ def test_what_triton_does_not_support_falls_back_with_one_warning(monkeypatch, c
             assert attended(patched, case) == "reference"
     said = [record.message for record in caplog.records if "paged_mixed_attention" in record.message]
     assert said == [f"paged_mixed_attention: the torch reference in place of Triton, which does not support {lacking}"]
+
+
+def test_kernels_are_launched_on_the_gpu_that_the_tensors_are_on(monkeypatch) -> None:
+    current = [0]
+
+    @contextmanager
+    def on(device: torch.device) -> Iterator[None]:
+        current.append(device.index)
+        yield
+        current.pop()
+
+    launched = []
+    kernels = SimpleNamespace(ema_mass=lambda *args: launched.append(current[-1]))
+    monkeypatch.setattr(ops, "_module", lambda name, device: kernels)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[-1])
+    monkeypatch.setattr(torch.cuda, "device", on)
+    for index in (1, 0):
+        mass = SimpleNamespace(device=torch.device("cuda", index))
+        ops.ema_mass(mass, mass, 0.5)
+    assert launched == [1, 0]
+    assert current == [0]
 
 
 @interpreted
