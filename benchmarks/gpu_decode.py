@@ -104,6 +104,8 @@ def measure_batch(
 ) -> dict[str, object]:
     """The figures of one row. Raises RuntimeError if there should be graphs, and not every step was one's replay."""
     engine.graphs.enabled = graphs
+    if engine.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     with ExitStack() as forks:
         sessions = [forks.enter_context(closing(engine.fork_session(first))) for _ in range(batch)]
         before = engine.graphs.counts.replayed
