@@ -9,7 +9,8 @@ is to the nearest, so no calibration is needed. Prompts keep the model's own wei
 weights are slower than those of bfloat16.
 
 A CPU without half-precision arithmetic multiplies many rows 8 times faster in float32. There, weights and inputs are
-widened for each such product: the model and its cache keep their bytes, and decode steps their int8 weights.
+widened for each such product, a block of weights at a time: the model and its cache keep their bytes, and decode steps
+their int8 weights, which are faster than widened ones for more rows.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """By ``model_type``."""
 INT8_ROWS = 4
 """Up to so many rows, products of int8 weights are faster than those of the model's own."""
+INT8_ROWS_WIDENED = 12
+"""The same where those are widened."""
+_WIDENED_AT_ONCE = 1 << 20
+"""Weights in float32 at a time: fresh memory for a whole output layer takes longer than the product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,16 @@ class Projection:
     def __call__(self, x: Tensor) -> Tensor:
         if self.scale is None:
             if len(x) > 1 and not multiplies_fast(x.dtype, x.device):
-                bias = None if self.bias is None else self.bias.float()
-                return functional.linear(x.float(), self.weight.float(), bias).to(x.dtype)
+                return self._widened(x.float()).to(x.dtype)
             return functional.linear(x, self.weight, self.bias)
         product: Tensor = torch._weight_int8pack_mm(x, self.weight, self.scale)
+        return product if self.bias is None else product.add_(self.bias)
+
+    def _widened(self, x: Tensor) -> Tensor:
+        """In float32, the weight a block of rows at a time."""
+        blocks = self.weight.split(max(1, _WIDENED_AT_ONCE // self.weight.shape[1]))
+        products = [functional.linear(x, block.float()) for block in blocks]
+        product = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return product if self.bias is None else product.add_(self.bias)
 
 
@@ -107,13 +118,14 @@ class LeanForward:
         self._norm: Tensor = base.norm.weight
         self._own = _products(model, _shared)
         self._of_few_rows = _products(model, _quantized) if weights == "int8" else self._own
+        self._few_rows = INT8_ROWS if multiplies_fast(layout.dtype, self._embedding.device) else INT8_ROWS_WIDENED
 
     def __call__(self, ids: Tensor, run: ForwardPass, all_logits: bool = False) -> Tensor:
         """n tokens of each of B sessions, [B, n], through all layers: logits [B, 1, V] after the last, or [B, n, V].
 
         Several tokens are of one session.
         """
-        products = self._of_few_rows if ids.numel() <= INT8_ROWS else self._own
+        products = self._of_few_rows if ids.numel() <= self._few_rows else self._own
         reads_hidden = run.reads_hidden
         hidden = functional.embedding(ids, self._embedding)
         cos, sin = self._rotary(hidden, run.positions)

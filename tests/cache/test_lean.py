@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agentkv.cache.lean import FAMILIES, INT8_ROWS, LeanForward, Projection, lean_forward
+from agentkv.cache.lean import FAMILIES, INT8_ROWS, INT8_ROWS_WIDENED, LeanForward, Projection, lean_forward
 from agentkv.engine import Engine
 from agentkv.errors import AgentKVError, Unsupported
 from tests.runtime_helpers import (
@@ -52,14 +52,16 @@ def _count_products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dt
     return seen
 
 
-def test_int8_weights_serve_few_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("fast", "most"), [(True, INT8_ROWS), (False, INT8_ROWS_WIDENED)])
+def test_int8_weights_serve_few_rows_only(monkeypatch: pytest.MonkeyPatch, fast: bool, most: int) -> None:
+    monkeypatch.setattr("agentkv.cache.lean.multiplies_fast", lambda dtype, device: fast)
     engine = Engine(tiny_model("llama", torch.bfloat16), DigitTokenizer(), "tiny", "8MiB", weights="int8")
-    sessions = [engine.open_session() for _ in range(INT8_ROWS + 1)]
+    sessions = [engine.open_session() for _ in range(most + 1)]
     seen = _count_products(monkeypatch)
     for session in sessions:
         logits_after(engine, session, random_ids(30))
     assert {dtype for rows, dtype in seen if rows == 30} == {torch.bfloat16}
-    for count, dtype in ((INT8_ROWS, torch.int8), (INT8_ROWS + 1, torch.bfloat16)):
+    for count, dtype in ((most, torch.int8), (most + 1, torch.bfloat16)):
         seen.clear()
         engine.decode_batch(sessions[:count], [3] * count)
         assert set(seen) == {(count, dtype)}
@@ -69,6 +71,7 @@ def test_int8_weights_serve_few_rows_only(monkeypatch: pytest.MonkeyPatch) -> No
 def test_products_are_widened_where_half_precision_is_slow(monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
     ids, logits = random_ids(60, seed=4), {}
     for fast in (True, False):
+        monkeypatch.setattr("agentkv.cache.lean._WIDENED_AT_ONCE", 100)  # in several blocks, the last one smaller
         for module in ("agentkv.cache.lean", "agentkv_kernels.attention"):
             monkeypatch.setattr(f"{module}.multiplies_fast", lambda dtype, device, fast=fast: fast)
         engine = Engine(tiny_model(architecture, torch.bfloat16), DigitTokenizer(), "tiny", "8MiB")
