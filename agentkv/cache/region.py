@@ -41,11 +41,6 @@ class Region:
     def max_used(self) -> int:
         return int(self.used.max())
 
-    @property
-    def uniform(self) -> bool:
-        """Whether all layers and heads hold the same number of slots."""
-        return bool((self.used == self.used.flat[0]).all())
-
     def pages_for(self, counts: np.ndarray) -> np.ndarray:
         return -(-counts // self.page_slots)
 
@@ -96,10 +91,6 @@ class Region:
         """Rows of single slots: three [m] int64 index tensors to [m, 2] int64."""
         half = self.half_index[layer, :, head, slot // self.page_slots].long()
         return half * self.page_slots + (slot % self.page_slots).unsqueeze(1)
-
-    def page_index(self) -> Tensor:
-        """[L, 2, H, P] int32 for a kernel; P is the pages of the head that holds most."""
-        return self.half_index[..., : int(self.held.max())].contiguous()
 
     @property
     def page_bytes_held(self) -> int:

@@ -55,9 +55,9 @@ def move_kernel(
     tl.store(halves + (to_half * PAGE + hole % PAGE)[:, None] * D + d[None, :], vectors, mask=there)
 
 
-@triton.jit(do_not_specialize=["heads", "parts", "most"])
+@triton.jit(do_not_specialize=["heads", "most"])
 def move_column_kernel(
-    column, by_layer, by_part, by_head, moves, holes, movers, heads, parts, most, R: tl.constexpr
+    column, by_layer, by_part, by_head, moves, holes, movers, heads, most, R: tl.constexpr
 ):  # fmt: skip
     """Metadata [L, parts, H, ·] of a block of moves; grid (blocks, parts, L · H)."""
     part, at = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -93,6 +93,6 @@ def compact(halves: Tensor, half_index: Tensor, keep: Tensor, metadata: Sequence
         by_layer, by_head = tensor.stride(0), tensor.stride(-2)
         by_part = tensor.stride(1) if tensor.dim() == 4 else 0
         move_column_kernel[(blocks, parts, layers * heads)](
-            tensor, by_layer, by_part, by_head, moves, holes, movers, heads, parts, most, R=_MOVES
+            tensor, by_layer, by_part, by_head, moves, holes, movers, heads, most, R=_MOVES
         )
     return counts
