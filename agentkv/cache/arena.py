@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ class PageArena:
         # A stack: the page freed last is the one whose memory is warm.
         self._free = np.arange(pages - 1, 0, -1, dtype=np.int32)
         self._free_count = pages - 1
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # A forgotten session gives its pages back from a finalizer, which may run at any moment and in any thread,
         # inside `allocate` too: it may not take the lock, so pages wait here until somebody who holds it comes by.
         self._returned: deque[np.ndarray] = deque()
@@ -57,6 +58,10 @@ class PageArena:
         with self._lock:
             self._collect_returned()
             return self._free_count
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Meanwhile no other thread takes pages: what is free, or is given back, stays there for this one."""
+        return self._lock
 
     @property
     def used_pages(self) -> int:

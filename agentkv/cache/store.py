@@ -245,13 +245,15 @@ class KVStore:
             keep_fp = keep_fp & ~demote
         fp_counts, code_counts = _count(keep_fp), _count(keep_code)
         grown = code_counts if demote is None else code_counts + _count(demote)
-        self.check_pages(int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(grown).sum()))
-        staged = None if demote is None else stage(self, demote)
-        self._compact(self.fp, self.code_cap, keep_fp, fp_counts)
-        self._compact(self.code, 0, keep_code, code_counts)
+        with self.arena.exclusive():  # the pages of evicted slots go to codes, not to another thread's session
+            self.check_pages(int(self.fp.pages_for(fp_counts).sum() + self.code.pages_for(grown).sum()))
+            staged = None if demote is None else stage(self, demote)
+            self._compact(self.fp, self.code_cap, keep_fp, fp_counts)
+            self._compact(self.code, 0, keep_code, code_counts)
+            if staged is not None:
+                self._open_code_region()
+                self.code.resize(grown)
         if staged is not None:
-            self._open_code_region()
-            self.code.resize(grown)
             write_staged(self, staged, code_counts)
         self._note_peak()
         self._narrow_fp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -206,6 +207,33 @@ def test_demotion_without_free_pages_leaves_the_cache_whole() -> None:
         machine.store.apply(Plan(keep, demote))
     assert machine.store.resident_bytes == before
     machine.check()
+
+
+def test_no_other_thread_takes_the_pages_that_codes_are_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session is forked or restored beside a forward pass."""
+    arena = PageArena(LAYOUT, (1 + 5 * 6) * LAYOUT.page_bytes)
+    store = KVStore(arena, LAYOUT.uniform(CAPS), DENSE)
+    store.append(0, 20)
+    compact, others = KVStore._compact, []
+
+    def compact_beside_another(self: KVStore, *args: object) -> None:
+        compact(self, *args)  # type: ignore[arg-type]
+        others.append(threading.Thread(target=take_all))
+        others[-1].start()
+        others[-1].join(0.2)
+
+    def take_all() -> None:
+        with arena.exclusive():
+            arena.allocate(arena.free_pages)
+
+    monkeypatch.setattr(KVStore, "_compact", compact_beside_another)
+    demote = torch.zeros(2, 3, 20, dtype=torch.bool)
+    demote[..., :13] = True
+    store.apply(Plan(torch.ones_like(demote), demote))
+    for other in others:
+        other.join()
+    assert (store.fp_slots, store.code_slots) == (7, 13)
+    assert arena.free_pages == 0
 
 
 def test_byte_formula_is_what_the_tensors_hold() -> None:
