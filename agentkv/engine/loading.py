@@ -68,6 +68,9 @@ def as_device(name: str) -> torch.device:
     """Resolve a device name; raises ModelError if there is no such device here."""
     try:
         device = torch.device(name)
+    except RuntimeError as error:  # torch lists a score of device types that no model runs on
+        raise ModelError(f"device {name!r} cannot be used here: it is none of cpu, cuda and cuda:N") from error
+    try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).split("\n", maxsplit=1)[0]

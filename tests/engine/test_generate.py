@@ -317,9 +317,11 @@ class TestLoading:
         with pytest.raises(Unsupported, match="mamba is not supported"):
             Engine.load(str(tmp_path))
 
-    @pytest.mark.parametrize("device", ["foo", "cuda:99"])
-    def test_devices_that_are_not_here_are_refused(self, device: str) -> None:
-        with pytest.raises(ModelError, match=f"device '{device}' cannot be used here"):
+    @pytest.mark.parametrize(
+        ("device", "reason"), [("foo", "it is none of cpu, cuda and cuda:N$"), ("cuda:x", "none of"), ("cuda:99", "")]
+    )
+    def test_devices_that_are_not_here_are_refused(self, device: str, reason: str) -> None:
+        with pytest.raises(ModelError, match=f"device '{device}' cannot be used here: {reason}"):
             as_device(device)
 
     def test_dtypes(self, monkeypatch: pytest.MonkeyPatch) -> None:
