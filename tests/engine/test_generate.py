@@ -318,7 +318,8 @@ class TestLoading:
             Engine.load(str(tmp_path))
 
     @pytest.mark.parametrize(
-        ("device", "reason"), [("foo", "it is none of cpu, cuda and cuda:N$"), ("cuda:x", "none of"), ("cuda:99", "")]
+        ("device", "reason"),
+        [("foo", "it is none of cpu, cuda and cuda:N$"), ("cuda:x", "it is none of"), ("cuda:99", "")],
     )
     def test_devices_that_are_not_here_are_refused(self, device: str, reason: str) -> None:
         with pytest.raises(ModelError, match=f"device '{device}' cannot be used here: {reason}"):
