@@ -58,10 +58,12 @@ def _examine(model: str, dtype: str, device: str, weights: str) -> Iterator[Find
     from agentkv.engine import Engine
     from agentkv.engine.self_check import compare_with_transformers
     from agentkv.models import resolve_model
+    from agentkv_kernels import computed_by
 
     engine = Engine.load(model, dtype=dtype, device=device, weights=weights)
     yield Finding("model", f"{model}: {_shape(engine)}", True)
-    yield Finding("runs on", f"{engine.device}; kernels: torch reference; decode steps: {_decoding(engine)}")
+    kernels = computed_by(engine.device, engine.layout.dtype)
+    yield Finding("runs on", f"{engine.device}; kernels: {kernels}; decode steps: {_decoding(engine)}")
     yield Finding("beyond it", _beyond_window(engine))
     yield from _quantising(engine)
     yield from _memory(engine)

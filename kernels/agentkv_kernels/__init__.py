@@ -7,6 +7,7 @@ from agentkv_kernels.formats import KVFormat
 from agentkv_kernels.ops import (
     append_kv,
     compact,
+    computed_by,
     confidence_terms,
     demote,
     demote_pages,
@@ -26,6 +27,7 @@ __all__ = [
     "SettingError",
     "append_kv",
     "compact",
+    "computed_by",
     "confidence_terms",
     "demote",
     "demote_pages",

@@ -22,6 +22,14 @@ from agentkv_kernels.mixed import attention_by_format
 from agentkv_kernels.paged_kv import PagedKV
 
 
+def computed_by(device: torch.device, dtype: torch.dtype) -> str:
+    """Who computes the attention of a model on this device, in words."""
+    if uses_triton(device):
+        return "Triton"
+    native_here = uses_native(device) and native.available(dtype)
+    return "C++ for decode steps, torch reference for prompts" if native_here else "torch reference"
+
+
 def _module(name: str, device: torch.device) -> Any:
     """Where the op is computed."""
     return _imported(f"agentkv_kernels.triton.{name}" if uses_triton(device) else f"agentkv_kernels.{name}")

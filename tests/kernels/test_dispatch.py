@@ -13,8 +13,9 @@ import torch
 
 from agentkv.cache.adapter import PagedModel
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv_kernels import KVFormat, attention, dispatch, ops
+from agentkv_kernels import KVFormat, attention, computed_by, dispatch, ops
 from agentkv_kernels.dispatch import SettingError, uses_triton
+from agentkv_kernels.native import attention as native_attention
 from tests.kernels.devices import fast
 from tests.kernels.paged_cases import CODED, random_case
 from tests.runtime_helpers import tiny_model
@@ -53,6 +54,23 @@ def test_the_choice_on_a_cpu_is_logged_once(monkeypatch, caplog, setting, interp
     refused = setting == "triton" and not expected
     assert record.levelno == (logging.WARNING if refused else logging.INFO)
     assert ("the torch reference in place of Triton" in record.message) == refused
+
+
+@pytest.mark.parametrize(
+    ("setting", "dtype", "compiled", "who"),
+    [
+        ("auto", torch.bfloat16, True, "C++ for decode steps, torch reference for prompts"),
+        ("auto", torch.float16, True, "torch reference"),
+        ("auto", torch.bfloat16, False, "torch reference"),
+        ("reference", torch.bfloat16, True, "torch reference"),
+        ("triton", torch.bfloat16, True, "Triton"),
+    ],
+)
+def test_who_computes_can_be_asked(monkeypatch, setting, dtype, compiled, who) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("AGENTKV_KERNELS", setting)
+    monkeypatch.setattr(native_attention, "_kernel", lambda: print if compiled else None)
+    assert computed_by(CPU, dtype) == who
 
 
 def test_an_unknown_choice_is_refused(monkeypatch) -> None:

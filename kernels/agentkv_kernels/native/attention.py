@@ -40,6 +40,11 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
+def available(dtype: torch.dtype) -> bool:
+    """Whether there is a kernel for models of this dtype; it is compiled if it is not there yet."""
+    return dtype in _DTYPES and _kernel() is not None
+
+
 def supports(query: Tensor, kv: PagedKV) -> bool:
     """Whether the kernel can compute this call: one query per head, on the CPU, in the pages' float32 or bfloat16."""
     q_heads, n_queries, head_dim = query.shape
@@ -47,14 +52,13 @@ def supports(query: Tensor, kv: PagedKV) -> bool:
         n_queries == 1
         and kv.head_formats is None
         and query.device.type == "cpu"
-        and query.dtype in _DTYPES
         and query.dtype is kv.fp_halves.dtype
         and kv.fp_index.dtype is kv.code_index.dtype is kv.token_index.dtype is torch.int32
         and q_heads <= _MAX_GROUP * len(kv.token_index)
         and head_dim <= _MAX_DIM
         and _PIECE % kv.fp_halves.shape[1] == 0
         and _PIECE % kv.code_halves.shape[1] == 0
-        and _kernel() is not None
+        and available(query.dtype)
     )
 
 
