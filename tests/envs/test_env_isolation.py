@@ -54,7 +54,8 @@ def observations(env: WebEnv, page: str) -> list[Observation]:
     seen = [env.reset(task, 3)]
     home, forum = (env._episode.urls[name] for name in ("shopping", "forum"))  # type: ignore[union-attr]
     body = page.replace("SHOP", home).replace("FORUM", forum)
-    env._wait(env._episode.page().evaluate("html => document.write(html)", body))  # type: ignore[union-attr]
+    write = "html => { document.open(); document.write(html); document.close(); }"  # a document left open is loading
+    env._wait(env._episode.page().evaluate(write, body))  # type: ignore[union-attr]
     for action in ("press [Shift]", 'click "Ask"', "dialog [accept]", "goto [http://forum/wiki]", "goto [http://no/]"):
         result = env.step(resolve(action, seen[-1]))
         seen.append(replace(result.observation, text=f"{result.error}\n{result.observation.text}"))
