@@ -54,10 +54,14 @@
   const settle = async ({ quiet, cap, since, mark }) => {
     const begun = performance.now();
     const fresh = performance.timeOrigin >= since;
-    const floor = fresh ? 0 : begun;
+    let floor = fresh ? 0 : begun;
+    let before = begun;
     const enough = fresh ? quiet / 2 : quiet;
     for (;;) {
       const now = performance.now();
+      // A thread that was held up as long as the quiet time has seen nothing of it: what would have changed is late too.
+      if (!fresh && now - before >= quiet) floor = now;
+      before = now;
       const ready = document.readyState !== "loading";
       const rest = Math.max(state.last, floor, ready ? loaded() : now);
       if (ready && now - rest >= enough && state.pending <= 0 && !pictures()) return report(false, mark);
