@@ -114,7 +114,7 @@ def gates(
     if traces:
         from agentkv_agents.teaching.documents import trace_documents
 
-        more = {"more": partial(trace_documents, tuple(traces)), "sources": tuple(map(str, traces))}
+        more = {"more": partial(trace_documents, tuple(traces)), "sources": tuple(traces)}
     options = GateOptions(
         tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
         dtype=dtype, device=device, fresh=fresh, json=as_json, **more,

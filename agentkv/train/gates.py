@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class GateOptions:
         pooled: one hinge for all heads of all layers.
         validate: documents of each kind that validate.
         more: further documents by kind, beside text and recall; the last ones validate.
-        sources: what identifies them, for resuming.
+        sources: files they come from.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
     """
@@ -68,7 +69,7 @@ class GateOptions:
     pooled: bool = False
     validate: int = 4
     more: Callable[[Any, PreTrainedModel], dict[str, list[Document]]] = lambda tokenizer, model: {}
-    sources: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
     dtype: str = "auto"
     device: str = "cpu"
     fresh: bool = False
@@ -122,12 +123,12 @@ _DECIDE = ("model", "document", "width", "bias", "capacity", "weight", "pooled",
 
 
 def _facts(options: GateOptions, fingerprint: str) -> dict[str, Any]:
-    """All that decides the result, as a checkpoint holds it."""
+    """All that decides the result, as a checkpoint holds it; files by what is in them."""
     own = {name: getattr(options, name) for name in _DECIDE}
-    texts = [str(path.resolve()) for path in options.text]
+    text, sources = ([sha256(path.read_bytes()).hexdigest() for path in of] for of in (options.text, options.sources))
     return {
         **options.settings.as_dict(), **own,
-        "fingerprint": fingerprint, "text": texts, "sources": list(options.sources),
+        "fingerprint": fingerprint, "text": text, "sources": sources,
     }  # fmt: skip
 
 

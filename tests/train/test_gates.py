@@ -118,6 +118,19 @@ def test_another_training_in_the_folder_is_refused(options: GateOptions) -> None
         run(replace(options, capacity=30))
 
 
+def test_other_content_of_the_same_files_is_another_training(options: GateOptions, tmp_path: Path) -> None:
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text("{}\n")
+    options = replace(options, sources=(traces,))
+    run(options)
+    for path, name in ((options.text[0], "text"), (traces, "sources")):
+        before = path.read_text("utf-8")
+        path.write_text(before + "Something else. ", "utf-8")
+        with pytest.raises(TrainError, match=f"holds a training with another {name}"):
+            run(options)
+        path.write_text(before, "utf-8")
+
+
 def test_a_text_too_short_for_a_document_is_refused(options: GateOptions) -> None:
     options.text[0].write_text("Too short. " * 9, "utf-8")
     with pytest.raises(TrainError, match="the texts are too short: documents have 400 tokens"):
