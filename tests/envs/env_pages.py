@@ -58,8 +58,8 @@ PAGES = {
     "setInterval(() => out.textContent = ++n, 10)</script>",
     # What changes next waits for a thread that is held up longer than a page must be quiet.
     "/halting": "<title>Halting</title><p id=out>0</p><script>let n = 0; const tick = () => { out.textContent = ++n;"
-    "setTimeout(() => { const end = performance.now() + 150; while (performance.now() < end); setTimeout(tick, 20) }) };"
-    " tick()</script>",
+    "setTimeout(() => { const end = performance.now() + 150; while (performance.now() < end) ;"
+    " setTimeout(tick, 20) }) }; tick()</script>",
     "/polling": "<title>Polling</title><p>Still</p><script>setInterval(() => fetch('/slow'), 100)</script>",
     "/alerts": "<title>Alerts</title><button onclick=\"for (let i = 0; i < 8; i++) alert('Note ' + i)\">Many</button>"
     "<button onclick=\"while (true) alert('Again')\">Loop</button>"
