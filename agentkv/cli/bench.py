@@ -200,6 +200,62 @@ def niah(
     raise typer.Exit(run(options))
 
 
+@app.command("recall")
+def recall(
+    traces: Annotated[list[Path], _option(help="File of demonstrations, see docs/training.md; repeatable.")],
+    model: Annotated[str, _option(help=_MODEL_HELP)] = "smollm2-135m",
+    policy: Annotated[
+        list[str] | None,
+        _option(help="KV policy; repeatable. [default: obs-window, window, h2o, conf-kv, surprise]"),
+    ] = None,
+    less: Annotated[
+        list[float] | None,
+        _option(help="Budget: so many times less than full KV's mean peak; repeatable. [default: 2 4]"),
+    ] = None,
+    budget: Annotated[list[str] | None, _option(help="A budget beside those: 6MiB, 512 tokens or 25%.")] = None,
+    n: Annotated[int | None, _option(min=1, help="The first so many demonstrations. [default: all]")] = None,
+    protect: Annotated[
+        list[str] | None,
+        _option(help="Role never evicted: system, task, observation, action or none; repeatable. [default: system]"),
+    ] = None,
+    notes: Annotated[
+        bool, _option("--notes", help="The fact was noted when it was seen, as by agentkv eval --notes.")
+    ] = False,
+    rows: Annotated[
+        Path | None, _option(help="Append every decision to this file; what it holds is not measured again.")
+    ] = None,
+    dtype: Annotated[str, _option(help=_DTYPE_HELP)] = "auto",
+    weights: Annotated[str, _option(help=_WEIGHTS_HELP)] = "auto",
+    as_json: Annotated[bool, _option("--json", help=_JSON_HELP)] = False,
+    plot: Annotated[Path | None, _option(help=_PLOT_HELP)] = None,
+) -> None:
+    """Actions that need a fact seen pages before, under KV policies and with full KV; teacher-forced, no browser.
+
+    \b
+    Examples:
+      python -m agentkv_envs.tasks.training held.jsonl --count 60 --seed 9
+      agentkv bench recall --traces held.jsonl --model adapter --less 2 --less 4 --rows decisions.jsonl
+    """
+    from agentkv_evals.bench_recall import RecallOptions, run
+
+    options = RecallOptions(
+        traces=tuple(traces),
+        model=model,
+        policies=tuple(policy or RecallOptions.policies),
+        less=tuple(less or (() if budget else RecallOptions.less)),
+        budgets=tuple(budget or ()),
+        n=n,
+        protect=tuple(role for role in protect or RecallOptions.protect if role != "none"),
+        notes=notes,
+        rows=rows,
+        dtype=dtype,
+        weights=weights,
+        json=as_json,
+        plot=plot,
+    )
+    raise typer.Exit(run(options))
+
+
 @app.command("confidence")
 def confidence(
     text: Annotated[Path | None, _option(help="UTF-8 file whose first tokens are scored.")] = None,

@@ -19,6 +19,10 @@ def evaluate(
     agent: Annotated[str, _option(help="llm, oracle, random or null.")] = EvalOptions.agent,
     policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: full]")] = None,
     budget: Annotated[list[str] | None, _option(help="KV budget of a session: 512, 24MiB or 25%; repeatable.")] = None,
+    protect: Annotated[
+        list[str] | None,
+        _option(help="Whose words no policy may evict: system, task, observation (the newest) or action; repeatable."),
+    ] = None,
     limit: Annotated[int | None, _option(help="Only the first so many tasks.")] = None,
     seed: Annotated[int, _option(help="Seed of the sites' data and of sampling.")] = EvalOptions.seed,
     data_seeds: Annotated[
@@ -31,6 +35,9 @@ def evaluate(
     history: Annotated[
         str, _option(help="append: keep all pages in context; official: the current one.")
     ] = EvalOptions.history,
+    notes: Annotated[
+        bool, _option("--notes", help="Let the model begin a reply with a note to itself.")
+    ] = EvalOptions.notes,
     dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = EvalOptions.dtype,
     weights: Annotated[str, _option(help="Of decode steps: model, int8 or auto.")] = EvalOptions.weights,
     step_timeout: Annotated[
@@ -70,6 +77,7 @@ def evaluate(
         agent=agent,
         policies=tuple(policy or EvalOptions.policies),
         budgets=tuple(budget or ()),
+        protect=tuple(protect or ()),
         limit=limit,
         seed=seed,
         data_seeds=data_seeds,
@@ -78,6 +86,7 @@ def evaluate(
         max_steps=max_steps,
         style=style,
         history=history,
+        notes=notes,
         dtype=dtype,
         weights=weights,
         json=as_json,

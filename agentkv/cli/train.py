@@ -31,6 +31,9 @@ def agent(
         int, _option(help="Validations without a lower loss that end the training.")
     ] = TrainSettings.patience,
     validations: Annotated[int, _option(help="Validations in all.")] = TrainSettings.validations,
+    notes: Annotated[
+        bool, _option("--notes", help="Note facts to remember when they are seen, for agentkv eval --notes.")
+    ] = False,
     validate: Annotated[int, _option(help="The most demonstrations of a validation set.")] = 24,
     held_out: Annotated[int, _option(help="Families of tasks held out for validation.")] = 6,
     seed: Annotated[int, _option(help="Of the adapter's beginning and of the order.")] = TrainSettings.seed,
@@ -65,7 +68,7 @@ def agent(
         seed=seed,
     )
     options = TeachOptions(
-        tuple(traces), out, model, settings, held_out, validate, dtype, device, recompute, fresh, as_json
+        tuple(traces), out, model, settings, notes, held_out, validate, dtype, device, recompute, fresh, as_json
     )
     _interruptible(lambda requested: run(options, requested))
 
@@ -106,6 +109,7 @@ def gates(
       agentkv train gates --text book.txt --traces traces.jsonl --model adapter --out gates --capacity 256
     """
     from agentkv.train.gates import GateOptions, run
+    from agentkv_agents.teaching.leaks import check_texts, test_text
 
     settings = TrainSettings(
         tokens=tokens, length=length, batch=batch, lr=lr, patience=patience, validations=validations, seed=seed
@@ -117,6 +121,7 @@ def gates(
         more = {"more": partial(trace_documents, tuple(traces)), "sources": tuple(traces)}
     options = GateOptions(
         tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
+        check=lambda texts: check_texts(texts, test_text()),
         dtype=dtype, device=device, fresh=fresh, json=as_json, **more,
     )  # fmt: skip
     _interruptible(lambda requested: run(options, requested))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -53,6 +53,7 @@ class GateOptions:
         validate: documents of each kind that validate.
         more: further documents by kind, beside text and recall; the last ones validate.
         sources: files they come from.
+        check: is given the texts by file, and raises TrainError if they must not be trained on.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
     """
@@ -70,6 +71,7 @@ class GateOptions:
     validate: int = 4
     more: Callable[[Any, PreTrainedModel], dict[str, list[Document]]] = lambda tokenizer, model: {}
     sources: tuple[Path, ...] = ()
+    check: Callable[[Mapping[str, str]], None] = lambda texts: None
     dtype: str = "auto"
     device: str = "cpu"
     fresh: bool = False
@@ -98,6 +100,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
     import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
 
     texts = {str(path): read_text(path) for path in options.text}
+    options.check(texts)
     prepare(options.out, (FILE, PICTURE), options.fresh)
     device = as_device(options.device)
     model, tokenizer = load_merged(resolve_model(options.model), training_dtype(options.dtype, device), device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agentkv_agents import notes as own_notes
+
 _SYSTEM = """You control a web browser. Each message shows the page. Reply with one action only.
 {actions}
 Task: {intent}"""
@@ -9,9 +11,10 @@ Task: {intent}"""
 _CORRECTION = "{feedback}\nReply with one action only."
 
 
-def system_prompt(actions: str, intent: str) -> str:
-    """The system message: what to do, the actions (`agentkv_envs.action_help`) and the task."""
-    return _SYSTEM.format(actions=actions.strip(), intent=intent.strip())
+def system_prompt(actions: str, intent: str, notes: bool = False) -> str:
+    """The system message: what to do, the actions (`agentkv_envs.action_help`), whether to take notes, the task."""
+    told = [actions.strip(), *([own_notes.HELP] if notes else [])]
+    return _SYSTEM.format(actions="\n".join(told), intent=intent.strip())
 
 
 def observation_message(observation_text: str, feedback: str | None = None) -> str:

@@ -28,6 +28,7 @@ class AgentSetup:
     style: str = "label-first"
     seed: int = 0
     history: str = "append"
+    notes: bool = False
     model: BaseChatModel | None = None
     session_id: str | None = None
 
@@ -71,6 +72,7 @@ def _make_llm(setup: AgentSetup) -> Agent:
         setup.task.intent,
         style=setup.style,
         history=setup.history,
+        notes=setup.notes,
         session_id=setup.session_id,
     )
 

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from agentkv.errors import ContextOverflow
 from agentkv_agents.base import AgentStep, KVStats, Usage
 from agentkv_agents.history import make_history
+from agentkv_agents.notes import allow_note, split_note
 from agentkv_agents.prompts import system_prompt
 from agentkv_envs import action_grammar, action_help, format_action, parse_action
 
@@ -34,6 +35,7 @@ class WebAgent:
         model: the chat model.
         intent: the task, in words.
         style: observation style, "label-first" or "vwa".
+        notes: whether a reply may begin with a note to itself; see `agentkv_agents.notes`.
         history: "append" (every page stays in the prompt) or "official" (only the page of now).
         session_id: name of the KV session; a new one by default.
         constrained: whether the model takes `grammar=`; by default, whether it is a `ChatAgentKV`.
@@ -45,13 +47,15 @@ class WebAgent:
         intent: str,
         *,
         style: str = "label-first",
+        notes: bool = False,
         history: str = "append",
         session_id: str | None = None,
         constrained: bool | None = None,
     ) -> None:
         self._model = model
         self._style = style
-        self._history = make_history(history, system_prompt(action_help(style), intent))
+        self._notes = notes
+        self._history = make_history(history, system_prompt(action_help(style), intent, notes))
         self._session_id = session_id or f"episode-{uuid4().hex}"
         self._constrained = _takes_grammar(model) if constrained is None else constrained
         self._parse_failed = False
@@ -63,8 +67,7 @@ class WebAgent:
         """Asks the model for the action on this page; see `Agent.act`."""
         messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
         self._note_effect(observation)
-        grammar = action_grammar(observation, exclude=self._futile) if self._constrained else None
-        options: dict[str, Any] = {} if grammar is None else {"grammar": grammar}
+        options: dict[str, Any] = {"grammar": self._grammar(observation)} if self._constrained else {}
         config: RunnableConfig = {"configurable": {"session_id": self._session_id}}
         start = time.perf_counter()
         try:
@@ -79,6 +82,10 @@ class WebAgent:
         if close_session is not None:
             close_session(self._session_id)
 
+    def _grammar(self, observation: Observation) -> str:
+        grammar = action_grammar(observation, exclude=self._futile)
+        return allow_note(grammar) if self._notes else grammar
+
     def _note_effect(self, observation: Observation) -> None:
         """Remember actions that left this page as it was; a page that changed starts afresh."""
         if observation.page_key != self._page_key:
@@ -89,7 +96,7 @@ class WebAgent:
 
     def _read(self, reply: AIMessage, total_ms: float) -> AgentStep:
         text = str(reply.text)
-        parsed = parse_action(text, self._style)
+        parsed = parse_action(split_note(text)[1] if self._notes else text, self._style)
         self._parse_failed = parsed.action is None
         self._last = parsed.action
         self._history.answer(reply, str(parsed.action) if parsed.action is not None else None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agentkv_evals.judge import chat_model, image_judge, text_judge
-from agentkv_evals.plan import Arm, EvalPlan
+from agentkv_evals.plan import REFERENCE_POLICY, Arm, EvalPlan
 from agentkv_evals.runner import Backends
 
 if TYPE_CHECKING:
@@ -46,12 +46,23 @@ def default_backends(plan: EvalPlan) -> Backends:
         _leave_a_core_to_the_browser()
         engine = Engine.shared(options.model, dtype=options.dtype, weights=options.weights)
         # A budget that is too small for the policy is found out here, not after the first page.
-        engine.open_session(arm.policy, arm.budget).close()
+        kv_options = protection(arm, options.protect)
+        engine.open_session(arm.policy, arm.budget, **kv_options).close()
         return ChatAgentKV.from_engine(
-            engine, kv_policy=arm.policy, kv_budget=arm.budget, temperature=0.0, seed=options.seed
+            engine,
+            kv_policy=arm.policy,
+            kv_budget=arm.budget,
+            kv_options=kv_options,
+            temperature=0.0,
+            seed=options.seed,
         )
 
     return Backends(make_env, make_model)
+
+
+def protection(arm: Arm, roles: Sequence[str]) -> dict[str, Any]:
+    """Options of an arm's policy that protect these roles; `full` drops nothing that would have to be protected."""
+    return {"protect": list(roles)} if roles and arm.policy != REFERENCE_POLICY else {}
 
 
 def preflight(plan: EvalPlan, out: TextIO) -> None:

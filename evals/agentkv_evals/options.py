@@ -24,7 +24,9 @@ class EvalOptions:
         tasks: suite with an optional glob over task ids, "vwa75:shopping-00*"; or set `task_file`.
         limit: only the first so many tasks.
         seed: seed of the sites' data, of sampling and of the random agent.
+        protect: roles whose words no policy may evict: "system", "task", "observation" (the newest), "action".
         data_seeds: so many seeds, from `seed` on: every task is drawn again, on other data, for each of them.
+        notes: whether a reply of the model may begin with a note to itself.
         name: part of the run folder's name; by default the suite's.
         fresh: start a new run folder instead of continuing the newest one with the same settings.
         retry_errors: run episodes again that ended as infra_error.
@@ -41,6 +43,7 @@ class EvalOptions:
     agent: str = "llm"
     policies: tuple[str, ...] = ("full",)
     budgets: tuple[str, ...] = ()
+    protect: tuple[str, ...] = ()
     limit: int | None = None
     seed: int = 0
     data_seeds: int = 1
@@ -49,6 +52,7 @@ class EvalOptions:
     max_steps: int = 30
     style: str = "label-first"
     history: str = "append"
+    notes: bool = False
     dtype: str = "auto"
     weights: str = "auto"
     json: bool = False

@@ -88,6 +88,8 @@ class EvalPlan:
             "environment": self.environment.as_dict(),
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
+            **({"notes": True} if options.notes and self.needs_model else {}),
+            **({"protect": list(options.protect)} if options.protect and self.needs_model else {}),
             **({"data_seeds": options.data_seeds} if options.data_seeds > 1 else {}),
         }
 
@@ -147,6 +149,9 @@ def _host_notes(tasks: Sequence[Task]) -> tuple[str, ...]:
 
 
 def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tuple[Arm, ...], tuple[str, ...]]:
+    from agentkv.policies.registry import parse_roles
+
+    parse_roles("--protect", options.protect)
     recipes = _recipes([Arm(policy) for policy in options.policies])
     for policy in options.policies:
         _check_choice("--policy", policy, (*policy_names, *recipes))

@@ -104,6 +104,7 @@ class Runner:
                 style=options.style,
                 seed=episode.seed,
                 history=options.history,
+                notes=options.notes,
                 model=model,
                 session_id=f"{self._run.path.name}/{episode.episode_id}",
             )

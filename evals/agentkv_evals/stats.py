@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import cache
+
+# Outcomes rarer than this add nothing that shows.
+_NEGLIGIBLE = 1e-9
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -34,29 +39,90 @@ def mcnemar_exact(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail)
 
 
+def mcnemar_power(n: int, only_first: float, only_second: float, level: float = 0.05) -> float:
+    """How often an exact McNemar test on n pairs comes out below `level` with the first ahead.
+
+    Args:
+        n: pairs.
+        only_first, only_second: true shares of pairs in which only that one succeeds.
+    """
+    apart = only_first + only_second
+    if not 0 < apart <= 1:
+        return 0.0
+    power = 0.0
+    for differ in range(n + 1):
+        if (chance := _binomial(differ, n, apart)) > _NEGLIGIBLE:
+            ahead = range(_least_ahead(differ, level), differ + 1)
+            power += chance * sum(_binomial(k, differ, only_first / apart) for k in ahead)
+    return power
+
+
+@cache
+def _least_ahead(differ: int, level: float) -> int:
+    """Of so many pairs that differ, how many have to favour the first for a p-value below `level`."""
+    least = differ + 1
+    while 2 * (least - 1) > differ and mcnemar_exact(least - 1, differ - least + 1) < level:
+        least -= 1
+    return least
+
+
+def detectable_retention(n: int, success: float, gained: float, power: float = 0.8) -> float | None:
+    """The highest share of the reference's successes that n pairs can tell from all of them, so often as `power` says.
+
+    Args:
+        n: independent pairs.
+        success: success rate of the reference.
+        gained: of the tasks that the reference fails, the share that the other solves; the other loses as many more.
+
+    Returns:
+        In steps of 0.01; None where no loss would be seen that often.
+    """
+    won = (1 - success) * gained
+
+    def seen(hundredths: int) -> bool:
+        return mcnemar_power(n, success * (1 - hundredths / 100) + won, won) >= power
+
+    # Nobody loses more than there is: below this, retention is not possible with what is gained.
+    least = math.ceil(100 * won / success) if success else 100
+    possible = range(least, 100)
+    count = bisect_left(possible, True, key=lambda hundredths: not seen(hundredths))
+    return possible[count - 1] / 100 if count else None
+
+
+def _binomial(k: int, n: int, p: float) -> float:
+    if p in (0, 1):
+        return float(k == n * p)
+    log = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return math.exp(log + k * math.log(p) + (n - k) * math.log1p(-p))
+
+
 def wilson_clustered(successes: Sequence[int], size: int) -> tuple[float, float]:
     """95% interval of a proportion whose n come in clusters: as of so many independent ones as they are worth.
 
     Args:
         successes: of each cluster.
         size: of every cluster, counting what has not been run.
+    """
+    if not successes:
+        return 0.0, 1.0
+    worth = independent(successes, size)
+    return wilson(sum(successes) / (len(successes) * size) * worth, worth)
+
+
+def independent(successes: Sequence[int], size: int) -> float:
+    """How many independent trials those of clusters are worth.
 
     Trials of one cluster are alike. How much is the intraclass correlation ρ (analysis of variance), and n of them are
     worth n / (1 + (size − 1) · ρ) (Kish's design effect). With no or only successes ρ cannot be seen and is taken as 1.
     """
     clusters, n, won = len(successes), len(successes) * size, sum(successes)
-    if not clusters:
-        return 0.0, 1.0
-    if size == 1:
-        return wilson(won, n)
-    if won in (0, n) or clusters == 1:
-        return wilson(won / size, clusters)
+    if size == 1 or clusters < 2 or won in (0, n):
+        return clusters
     p = won / n
     between = size * sum((k / size - p) ** 2 for k in successes) / (clusters - 1)
     within = sum(k * (1 - k / size) for k in successes) / (n - clusters)
     rho = (between - within) / (between + (size - 1) * within)
-    worth = n / (1 + (size - 1) * min(1.0, max(0.0, rho)))
-    return wilson(p * worth, worth)
+    return n / (1 + (size - 1) * min(1.0, max(0.0, rho)))
 
 
 def sign_flips(differences: Sequence[float], draws: int = 20_000) -> float:

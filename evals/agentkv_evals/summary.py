@@ -9,7 +9,14 @@ from typing import Any
 from agentkv_evals.outcomes import Outcome
 from agentkv_evals.plan import REFERENCE_POLICY, Arm
 from agentkv_evals.run_folder import SCHEMA, RunFolder
-from agentkv_evals.stats import mcnemar_exact, mean, sign_flips, wilson_clustered
+from agentkv_evals.stats import (
+    detectable_retention,
+    independent,
+    mcnemar_exact,
+    mean,
+    sign_flips,
+    wilson_clustered,
+)
 
 Row = dict[str, Any]
 
@@ -119,6 +126,7 @@ def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
     """Task by task, an arm against `full`, with McNemar's exact test on the episodes where they differ.
 
     `p_by_task` is for several data seeds: the episodes of one task are alike, which McNemar's test does not know.
+    `detectable_retention` is the highest true retention that so many tasks would have told from 1 in 80% of such runs.
     """
     both = paired(reference, rows)
     pairs = [(a["success"] is True, b["success"] is True) for a, b in both]
@@ -135,6 +143,7 @@ def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
         "neither": counts[False, False],
         "p_mcnemar": mcnemar_exact(only_full, only_arm),
         "p_by_task": _p_by_task(both),
+        "detectable_retention": _detectable(both),
     }
 
 
@@ -144,6 +153,20 @@ def _p_by_task(both: list[tuple[Row, Row]]) -> float | None:
     for a, b in both:
         differences[a["task_id"]] += (b["success"] is True) - (a["success"] is True)
     return None if len(differences) == len(both) else sign_flips(list(differences.values()))
+
+
+def _detectable(both: list[tuple[Row, Row]]) -> float | None:
+    """At the reference's success rate and with as many tasks gained as here; None where no loss would be seen."""
+    if not both:
+        return None
+    by_task: dict[str, list[bool]] = {}
+    for a, _ in both:
+        by_task.setdefault(a["task_id"], []).append(a["success"] is True)
+    won, size = sum(map(sum, by_task.values())), max(map(len, by_task.values()))
+    worth = independent([sum(own) for own in by_task.values()], size)
+    failed = [b for a, b in both if a["success"] is not True]
+    gained = mean(b["success"] is True for b in failed) or 0.0
+    return detectable_retention(round(worth), won / len(both), gained)
 
 
 def _per_step(rows: list[Row], name: str) -> float | None:

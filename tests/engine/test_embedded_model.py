@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -25,11 +27,14 @@ def reference(dtype: torch.dtype):
     return AutoModelForCausalLM.from_pretrained(resolve_model(NAME), dtype=dtype).eval()
 
 
-def test_float32_equals_generate_token_for_token_for_every_policy() -> None:
+@pytest.mark.parametrize(
+    "names", [("full", "conf-kv", "arkv", "surprise"), pytest.param(policies.names(), marks=pytest.mark.full)]
+)
+def test_float32_equals_generate_token_for_token(names: Sequence[str]) -> None:
     engine = Engine.load(NAME, dtype="float32", kv_pool="256MiB")
     ids = prompt_ids(engine.tokenizer)
     expected = reference(torch.float32).generate(torch.tensor([ids]), max_new_tokens=32, do_sample=False)
-    for policy in policies.names():
+    for policy in names:
         session = engine.open_session(policy, "64MiB")
         got = [t for event in engine.generate(session, ids, SamplingParams(max_tokens=32)) for t in event.token_ids]
         assert got == expected[0, len(ids) :].tolist(), policy
@@ -58,11 +63,12 @@ def test_bfloat16_logits_are_as_exact_as_those_of_transformers(weights: str, tim
     assert float(our_kl) < most
 
 
-def test_a_long_session_stays_inside_its_budget() -> None:
+@pytest.mark.parametrize("names", [("conf-kv",), pytest.param(("h2o", "streaming-llm"), marks=pytest.mark.full)])
+def test_a_long_session_stays_inside_its_budget(names: Sequence[str]) -> None:
     """Text of 2,000 tokens through 8 MiB: measured peak below the cap, and still a sane next token."""
     engine = Engine.load(NAME, dtype="bfloat16", kv_pool="256MiB")
     ids = (engine.tokenizer("The lighthouse keeper counted the ships again. " * 250)["input_ids"])[:2000]
-    for policy in ("conf-kv", "h2o", "streaming-llm"):
+    for policy in names:
         session = engine.open_session(policy, "8MiB")
         logits = logits_after(engine, session, ids)
         stats = session.stats

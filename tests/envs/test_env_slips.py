@@ -77,3 +77,29 @@ def test_slips_are_repaired_and_the_task_is_solved() -> None:
             elif repair.kind == "go_back":
                 before, after = (steps[n]["observation"].split("\n")[0] for n in (number, number + 2))
                 assert before == after
+
+
+@pytest.mark.browser
+def test_a_recording_says_which_step_needs_the_fact_slips_or_not() -> None:
+    with_fact = [i for i in instances(62, seed=12) if i.uses is not None]
+    chosen = random.Random(3).sample(with_fact, 3)
+    moved = 0
+    with WebEnv(screenshots=False) as env:
+        for instance in chosen:
+            assert instance.uses is not None
+            planned = parse_action(instance.task.oracle[instance.uses]).action
+            assert planned is not None
+            numbers = []
+            for slips_share in (0.0, 1.0):
+                row = record(env, instance, slips_share)
+                number = row["needle"]["used_step"]
+                numbers.append(number)
+                step = row["steps"][number - 1]
+                taken = parse_action(step["action"]).action
+                assert taken is not None
+                assert not step.get("wrong")
+                assert (taken.kind, taken.text) == (planned.kind, planned.text)
+                pages = [" ".join(earlier["observation"].casefold().split()) for earlier in row["steps"][:number]]
+                assert any(" ".join(row["needle"]["fact"].casefold().split()) in page for page in pages)
+            moved += numbers[0] != numbers[1]
+    assert moved

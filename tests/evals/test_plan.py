@@ -7,6 +7,7 @@ from eval_fakes import Lab
 
 from agentkv.errors import AgentKVError
 from agentkv_envs import Task
+from agentkv_evals.backends import protection
 from agentkv_evals.errors import EvalError
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.plan import Arm, EvalPlan, make_plan
@@ -29,8 +30,26 @@ def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
     base = make_plan(lab.options(), POLICIES).fingerprint
     for same in ({"json": True}, {"fresh": True}, {"retry_errors": True}, {"policies": ("window", "full")}):
         assert make_plan(lab.options(**same), POLICIES).fingerprint == base
-    for other in ({"seed": 1}, {"limit": 1}, {"max_steps": 5}, {"budgets": ("512",)}, {"style": "vwa"}):
+    for other in (
+        {"seed": 1},
+        {"limit": 1},
+        {"max_steps": 5},
+        {"budgets": ("512",)},
+        {"style": "vwa"},
+        {"protect": ("task",)},
+        {"notes": True},
+    ):
         assert make_plan(lab.options(**other), POLICIES).fingerprint != base
+
+
+def test_a_role_that_there_is_not_is_refused(lab: Lab) -> None:
+    with pytest.raises(AgentKVError, match="--protect: cannot protect 'page'; roles: system, task"):
+        make_plan(lab.options(protect=("page",)), POLICIES)
+
+
+def test_protection_is_an_option_of_every_policy_but_full(lab: Lab) -> None:
+    assert protection(Arm("h2o", "512"), ("system", "task")) == {"protect": ["system", "task"]}
+    assert protection(Arm("full"), ("system",)) == protection(Arm("h2o", "512"), ()) == {}
 
 
 def test_a_recipe_is_a_policy_and_its_content_counts(lab: Lab, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from puppet import lines, puppet
 from agentkv.chat_model import ChatAgentKV
 from agentkv.train.errors import TrainError
 from agentkv_agents import WebAgent
+from agentkv_agents.notes import with_note
 from agentkv_agents.teaching.render import Renderer
-from agentkv_agents.teaching.traces import Trace, TraceStep
+from agentkv_agents.teaching.traces import Trace, TraceNeedle, TraceStep
 from agentkv_envs import Observation
 
 CLICK, TYPE, MORE, STOP = (
@@ -31,16 +32,19 @@ EPISODE = (
 TRACE = Trace("t", "shop", "Find the {red} kettle; then stop.", "label-first", EPISODE)
 
 
-def ledger_of(steps: tuple[TraceStep, ...], intent: str) -> list[int]:
-    """What the session of an agent holds that takes these steps, under the grammar of each page."""
-    engine = puppet(lines(*(step.action for step in steps)))
+def ledger_of(steps: tuple[TraceStep, ...], intent: str, noted: dict[int, str] | None = None) -> list[int]:
+    """What the session of an agent holds that takes these steps, under the grammar of each page, and writes notes."""
+    replies = [
+        with_note(noted[n], step.action) if noted and n in noted else step.action for n, step in enumerate(steps)
+    ]
+    engine = puppet(lines(*replies))
     chat = ChatAgentKV.from_engine(engine)
-    agent = WebAgent(chat, intent, session_id="episode")
+    agent = WebAgent(chat, intent, session_id="episode", notes=noted is not None)
     feedback = None
     for number, step in enumerate(steps):
         seen: Observation = replace(page(f"p{number}"), text=step.observation)
         decided = agent.act(seen, feedback)
-        assert (decided.raw_text, decided.parse_mode) == (step.action, "strict")
+        assert (decided.raw_text, decided.parse_mode) == (replies[number], "strict")
         feedback = step.error
     (session,) = chat._hosts[engine.model_name].sessions
     return list(session.kv.ledger)
@@ -56,6 +60,18 @@ def test_it_is_the_token_stream_of_an_episode(steps: tuple[TraceStep, ...]) -> N
     render, eos = renderer()
     document = render.document(replace(TRACE, steps=steps))
     assert list(document.ids) == [*ledger_of(steps, TRACE.intent), eos]
+
+
+def test_a_fact_is_noted_on_the_page_that_shows_it_last() -> None:
+    tokenizer = puppet(lines()).tokenizer
+    needle = TraceNeedle("code", "Red  kettle", "the code is [7]", used_step=5)
+    trace = replace(TRACE, needle=needle)
+    assert (trace.seen_step, replace(trace, needle=replace(needle, fact="wrong one")).seen_step) == (4, None)
+    noted = Renderer(tokenizer, tokenizer.eos_token_id, notes=True).document(trace)
+    assert list(noted.ids) == [*ledger_of(EPISODE, TRACE.intent, {3: needle.note}), tokenizer.eos_token_id]
+    # Without a fact to remember there is none, but the agent is told of notes.
+    plain = Renderer(tokenizer, tokenizer.eos_token_id, notes=True).document(TRACE)
+    assert list(plain.ids) == [*ledger_of(EPISODE, TRACE.intent, {}), tokenizer.eos_token_id]
 
 
 def test_only_right_actions_and_their_ends_are_learned() -> None:

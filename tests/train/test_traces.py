@@ -9,7 +9,7 @@ import pytest
 from teach_helpers import CLICK, row, trace, write
 
 from agentkv.train.errors import TrainError
-from agentkv_agents.teaching.leaks import TestText, check_leaks, test_text
+from agentkv_agents.teaching.leaks import TestText, check_leaks, check_texts, test_text
 from agentkv_agents.teaching.traces import Trace, TraceStep, digest, read_traces, split
 from agentkv_envs import load_suite
 from agentkv_envs.sites import World, open_site
@@ -105,6 +105,16 @@ def test_the_intent_of_a_test_is_found_however_it_is_written(tests_text: TestTex
     shouted = task.intent.upper().replace(".", " !").replace(" ", "  ")
     with pytest.raises(TrainError, match=r"t has the intent of \w+-\d+, a test"):
         check_leaks([*as_traces(3), trace(TraceStep("page: x", "stop []"), intent=shouted)], tests_text)
+
+
+@pytest.mark.parametrize("task", load_suite("vwa75")[::5], ids=lambda task: task.task_id)
+def test_a_test_with_a_word_changed_is_found_by_its_runs(tests_text: TestText, task: Any) -> None:
+    changed = " ".join([*task.intent.split()[:-1], "tomorrow"])
+    with pytest.raises(TrainError, match=r"the intent of the trace t is nearly that of \w+-\d+, a test"):
+        check_leaks([trace(TraceStep("page: x", "stop []"), intent=changed)], tests_text)
+    with pytest.raises(TrainError, match=r"the text book.txt holds the intent of \w+-\d+, a test, or nearly so"):
+        check_texts({"book.txt": f"It was night. {changed} He slept.", "other.txt": ""}, tests_text)
+    check_texts({"book.txt": "It was a dark and stormy night, and nobody bought anything at all."}, tests_text)
 
 
 @pytest.mark.parametrize(

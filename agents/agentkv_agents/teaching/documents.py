@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ def trace_documents(paths: Sequence[Path], tokenizer: Any, model: PreTrainedMode
     """
     traces = read_traces(tuple(paths))
     check_leaks(traces, test_text())
-    renderer = Renderer(tokenizer, ending_token(model, tokenizer))
+    renderer = Renderer(tokenizer, ending_token(eos_token_ids(model, tokenizer), tokenizer))
     return {"traces": [renderer.document(trace) for trace in traces]}
 
 
-def ending_token(model: PreTrainedModel, tokenizer: Any) -> int:
-    """What ends a reply of the model. Raises TrainError: there is none."""
+def ending_token(ends: Collection[int], tokenizer: Any) -> int:
+    """Which of the tokens that end a model's replies its tokenizer writes. Raises TrainError: there is none."""
     eos: int | None = tokenizer.eos_token_id
-    if eos is None or eos not in eos_token_ids(model, tokenizer):
+    if eos is None or eos not in ends:
         raise TrainError("the tokenizer has no end-of-sequence token that ends replies; train another model")
     return eos

@@ -1,15 +1,16 @@
 """Nothing of the test suite may be trained on: no intent, no name of a thing, no code that must be remembered.
 
-Intents are compared whole, without case and punctuation. Names are those of the sites' data in the split "test", of two
-words or more: single ones ("Robin") are words of the language too. Other runs of words are no sign of a leak: families
-are put together from halves that they share, so that "and close that tab; once you know it, save the post" is common
-to many tasks of both sides.
+Intents are compared without case and punctuation: whole, and by their runs of six words, so that a test with a word or
+two changed is found as well. Tasks of both sides are put together from halves that they share, so some runs are common:
+of 3,000 training intents, the nearest one to a test has 64% of its runs. Names are those of the sites' data in the
+split "test", of two words or more: single ones ("Robin") are words of the language too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from agentkv.train.errors import TrainError
 from agentkv_agents.teaching.traces import Trace
@@ -27,6 +28,7 @@ _NAMES = {
     "wiki": ("SELECT title FROM article",),
 }
 _Words = tuple[str, ...]
+_RUN, _TOO_MANY = 6, 0.8
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class TestText:
 
     intents: dict[str, str]
     runs: frozenset[_Words]
+
+    @cached_property
+    def runs_of(self) -> dict[str, frozenset[_Words]]:
+        """The runs of six words of each intent, by the task's name."""
+        return {task: frozenset(_runs(_words(intent))) for intent, task in self.intents.items()}
+
+    @cached_property
+    def by_first(self) -> dict[str, set[_Words]]:
+        """Names and codes by their first word."""
+        found: dict[str, set[_Words]] = {}
+        for run in self.runs:
+            found.setdefault(run[0], set()).add(run)
+        return found
 
 
 def test_text() -> TestText:
@@ -69,20 +84,47 @@ def _test_names() -> Iterable[_Words]:
 
 def check_leaks(traces: Sequence[Trace], test: TestText) -> None:
     """Raises TrainError if any of it stands in a demonstration; says where and what."""
-    by_first: dict[str, set[_Words]] = {}
-    for run in test.runs:
-        by_first.setdefault(run[0], set()).add(run)
     for trace in traces:
         if (task_id := test.intents.get(normalised(trace.intent))) is not None:
             raise TrainError(f"the trace {trace.task_id} has the intent of {task_id}, a test; train on training tasks")
+        if (task_id := _nearly(trace.intent, test)) is not None:
+            raise TrainError(
+                f"the intent of the trace {trace.task_id} is nearly that of {task_id}, a test; train on training tasks"
+            )
         texts = {line for step in trace.steps for line in (*step.observation.split("\n"), step.action)}
         for text in (trace.intent, *sorted(texts)):
-            found = _found(_words(text), by_first)
+            found = _found(_words(text), test.by_first)
             if found is not None:
                 raise TrainError(
                     f"the trace {trace.task_id} has {' '.join(found)!r}, which stands in the tests; "
                     "train on tasks of the split 'train'"
                 )
+
+
+def check_texts(texts: Mapping[str, str], test: TestText) -> None:
+    """Raises TrainError if a test's intent, or nearly one, stands in running text; says in which.
+
+    Names are not looked for: "old mill" may stand in any book.
+    """
+    for name, text in texts.items():
+        task_id = _nearly(text, test)
+        if task_id is not None:
+            raise TrainError(
+                f"the text {name} holds the intent of {task_id}, a test, or nearly so; train on other text"
+            )
+
+
+def _nearly(text: str, test: TestText) -> str | None:
+    """The test of whose intent the text holds too many runs of words."""
+    own = frozenset(_runs(_words(text)))
+    for task_id, runs in test.runs_of.items():
+        if runs and len(runs & own) >= _TOO_MANY * len(runs):
+            return task_id
+    return None
+
+
+def _runs(words: _Words) -> Iterable[_Words]:
+    return (words[at : at + _RUN] for at in range(len(words) - _RUN + 1))
 
 
 def _found(words: _Words, by_first: dict[str, set[_Words]]) -> _Words | None:

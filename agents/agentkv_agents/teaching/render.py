@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -11,9 +13,25 @@ from agentkv.chat.template import ChatTemplate, Rendered
 from agentkv.train.documents import Document
 from agentkv.train.errors import TrainError
 from agentkv_agents.history import make_history
+from agentkv_agents.notes import with_note
 from agentkv_agents.prompts import system_prompt
 from agentkv_agents.teaching.traces import Trace
 from agentkv_envs import action_help
+
+
+@dataclass(frozen=True)
+class RenderedStep:
+    """What one step adds to the ledger.
+
+    Attributes:
+        prompt: what the session lacks before the reply; it begins with the end of the reply before.
+        action: tokens of the reply, a note and the action, without the token that ends it.
+        wrong: whether the action is a slip.
+    """
+
+    prompt: Rendered
+    action: tuple[int, ...]
+    wrong: bool
 
 
 class Renderer:
@@ -22,11 +40,13 @@ class Renderer:
     Args:
         tokenizer: with the chat template of the model to be trained.
         eos: the token that ends a reply. A grammar ends replies before it; it is learned for use without one.
+        notes: whether the reply to the page that last shows a fact to remember begins with a note of it.
     """
 
-    def __init__(self, tokenizer: Any, eos: int):
+    def __init__(self, tokenizer: Any, eos: int, notes: bool = False):
         self._template = ChatTemplate(tokenizer, frozenset({eos}))
         self._eos = eos
+        self._notes = notes
 
     def document(self, trace: Trace) -> Document:
         """The ledger of the session in which an agent does what the trace shows, and the actions to be learned in it.
@@ -34,27 +54,36 @@ class Renderer:
         Raises:
             TrainError: the chat template cannot continue a conversation, so the model cannot be an append-only agent.
         """
-        history = make_history("append", system_prompt(action_help(trace.style), trace.intent))
         ids: list[int] = []
         spans: list[tuple[int, int]] = []
-        feedback: str | None = None
-        for number, step in enumerate(trace.steps):
-            turns = to_turns(history.ask(step.observation, feedback, parse_failed=False))
-            ids += self._new(turns, ids, number).ids
-            reply = self._template.encode(step.action)
+        for step in self.steps(trace):
+            ids += step.prompt.ids
             if not step.wrong:
                 # What follows a reply is its end: the next prompt begins with it, and the last reply gets it below.
-                spans.append((len(ids), len(ids) + len(reply) + 1))
-            ids += reply
-            history.answer(AIMessage(step.action), step.action)
-            feedback = step.error
+                spans.append((len(ids), len(ids) + len(step.action) + 1))
+            ids += step.action
         return self._checked(Document((*ids, self._eos), tuple(spans), trace.task_id))
 
-    def _new(self, turns: Any, ids: list[int], number: int) -> Rendered:
+    def steps(self, trace: Trace) -> Iterator[RenderedStep]:
+        """The same step by step. Raises as :meth:`document`."""
+        history = make_history("append", system_prompt(action_help(trace.style), trace.intent, self._notes))
+        noted = trace.seen_step if self._notes else None
+        feedback, last = None, -1
+        for number, step in enumerate(trace.steps):
+            turns = to_turns(history.ask(step.observation, feedback, parse_failed=False))
+            reply = step.action
+            if trace.needle is not None and number + 1 == noted:
+                reply = with_note(trace.needle.note, step.action)
+            prompt, ids = self._new(turns, last, number), tuple(self._template.encode(reply))
+            yield RenderedStep(prompt, ids, step.wrong)
+            history.answer(AIMessage(reply), step.action)
+            feedback, last = step.error, ids[-1]
+
+    def _new(self, turns: Any, last: int, number: int) -> Rendered:
         """What the session's ledger lacks before a step: see `ChatHost`, which does the same."""
         if not number:
             return self._template.prompt(turns)
-        rendered = self._template.delta(turns, len(turns) - 1, ids[-1])
+        rendered = self._template.delta(turns, len(turns) - 1, last)
         if rendered is None:
             raise TrainError("the model's chat template cannot continue a conversation; train another model")
         return rendered

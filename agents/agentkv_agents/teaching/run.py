@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from agentkv.engine.loading import as_device, load_model
+from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.merging import base_fingerprint
 from agentkv.models import resolve_model
 from agentkv.models.adapters import CONFIG, WEIGHTS, is_adapter
@@ -46,6 +46,7 @@ class TeachOptions:
         traces: files of demonstrations.
         out: the folder for the adapter, its card, the log and the checkpoint.
         model: the base: embedded name, model folder or hub id.
+        notes: whether facts to remember are noted when they are seen.
         held_out: families that validate and are not trained on.
         validate: the most demonstrations of each validation set.
         recompute: compute activations twice instead of keeping them: slower, in less memory.
@@ -57,6 +58,7 @@ class TeachOptions:
     out: Path
     model: str = "smollm2-135m"
     settings: TrainSettings = field(default_factory=TrainSettings)
+    notes: bool = False
     held_out: int = 6
     validate: int = 24
     dtype: str = "auto"
@@ -90,7 +92,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     progress = progress_of(options.out, facts)
     data = _data(
         parts,
-        Renderer(tokenizer, ending_token(model, tokenizer)),
+        Renderer(tokenizer, ending_token(eos_token_ids(model, tokenizer), tokenizer), options.notes),
         min(options.settings.length, model.config.max_position_embeddings),
     )
     use_packed_attention(model)
@@ -126,6 +128,7 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict
         "model": str(base.resolve()) if base.is_dir() else options.model,
         "fingerprint": fingerprint,
         "traces": digest(traces),
+        "notes": options.notes,
         "held_out": options.held_out,
         "validate": options.validate,
         "dtype": options.dtype,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkv.train.errors import TrainError
+from agentkv_envs.tasks.oracle import plain
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,45 @@ class TraceStep:
 
 
 @dataclass(frozen=True)
+class TraceNeedle:
+    """A fact that is seen and needed later.
+
+    Attributes:
+        kind: "code", "attribute" or "relation".
+        fact: text of an observation before, which holds it.
+        note: the fact as a sentence.
+        used_step: number of the step that needs it, from 1.
+    """
+
+    kind: str
+    fact: str
+    note: str
+    used_step: int
+
+
+@dataclass(frozen=True)
 class Trace:
-    """One demonstration."""
+    """One demonstration.
+
+    Attributes:
+        needle: the fact that must be remembered, where there is one and the file says when it is needed.
+    """
 
     task_id: str
     family: str
     intent: str
     style: str
     steps: tuple[TraceStep, ...]
+    needle: TraceNeedle | None = None
+
+    @property
+    def seen_step(self) -> int | None:
+        """Number, from 1, of the last right step before the fact is needed whose page shows it; None without any."""
+        if self.needle is None:
+            return None
+        fact, pages = plain(self.needle.fact), self.steps[: self.needle.used_step - 1]
+        shown = (n for n, page in enumerate(pages, 1) if not page.wrong and fact in plain(page.observation))
+        return max(shown, default=None)
 
     @property
     def has_slips(self) -> bool:
@@ -73,6 +105,7 @@ def _trace(line: str, file: Path, number: int) -> Trace:
             TraceStep(_text(s["observation"]), _text(s["action"]), bool(s.get("wrong", False)), s.get("error"))
             for s in row["steps"]
         )
+        needle = _needle(row.get("needle"), len(steps))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainError(
             f"{file}, line {number} is no trace ({type(error).__name__}: {error}); if a recording was cut off there, "
@@ -80,7 +113,16 @@ def _trace(line: str, file: Path, number: int) -> Trace:
         ) from error
     if not steps:
         raise TrainError(f"{file}, line {number}: the trace of {fields['task_id']} has no steps")
-    return Trace(**fields, steps=steps)
+    return Trace(**fields, steps=steps, needle=needle)
+
+
+def _needle(row: Any, steps: int) -> TraceNeedle | None:
+    if not row or row.get("used_step") is None:
+        return None
+    used = row["used_step"]
+    if not isinstance(used, int) or not 1 <= used <= steps:
+        raise ValueError(f"used_step is {used!r}, of {steps} steps")
+    return TraceNeedle(_text(row["kind"]), _text(row["fact"]), _text(row["note"]), used)
 
 
 def _text(value: Any) -> str:

@@ -39,9 +39,16 @@ class Taken:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A plan carried out: every step, and the verdict."""
+    """A plan carried out.
+
+    Attributes:
+        steps: all that was done, slips and repairs included.
+        plan_steps: for each step of the plan, the index of its own action in `steps` (None for a `read`).
+        score: the verdict.
+    """
 
     steps: tuple[Taken, ...]
+    plan_steps: tuple[int | None, ...]
     score: Score
 
 
@@ -60,6 +67,8 @@ class _Walk:
         self._pilot = Pilot(task.oracle)
         self._seen = env.reset(task, seed)
         self._taken: list[Taken] = []
+        self._right: list[int] = []
+        """Where in what was taken the pilot's own actions stand."""
         self._done = False
         self._chance = chance
         self._due = _when(chance, len(task.oracle))
@@ -70,8 +79,10 @@ class _Walk:
             wrong = self._wrong(action)
             if wrong is not None:
                 action = self._slip(wrong, action)
+            self._right.append(len(self._taken))
             self._take(action)
-        return Demonstration(tuple(self._taken), self._env.evaluate())
+        plan_steps = tuple(None if own is None else self._right[own] for own in self._pilot.steps)
+        return Demonstration(tuple(self._taken), plan_steps, self._env.evaluate())
 
     def _wrong(self, right: Action) -> Action | None:
         """What to do instead of the right step, if a slip is due and one is possible."""

@@ -40,11 +40,13 @@ class Instance:
 
     Attributes:
         note: the fact that must be remembered, as a sentence; "" where there is none.
+        uses: which step of the plan needs that fact.
     """
 
     task: Task
     data_seed: int
     note: str = ""
+    uses: int | None = None
 
 
 def normalised(intent: str) -> str:
@@ -99,7 +101,8 @@ def _drawn(world: World, databases: dict[str, sqlite3.Connection], count: int) -
             continue
         plan = [step.text for step in draft.plan]
         note = "" if draft.needle is None else draft.needle.note
-        yield Instance(as_task(task_json(spec, draft, world, plan, suite=SUITE)), world.seed, note)
+        uses = next((n for n, step in enumerate(draft.plan) if step.uses), None)
+        yield Instance(as_task(task_json(spec, draft, world, plan, suite=SUITE)), world.seed, note, uses)
 
 
 def record(env: Env, instance: Instance, slips: float = 0.0) -> dict[str, Any]:
@@ -116,6 +119,7 @@ def record(env: Env, instance: Instance, slips: float = 0.0) -> dict[str, Any]:
     if shown.score.success is not True:
         raise EnvError(f"the oracle of {task.task_id} does not solve it: {shown.score.note}")
     extra = task.raw["agentkv"]
+    used = None if instance.uses is None else shown.plan_steps[instance.uses]
     return {
         "task_id": task.task_id,
         "family": extra["family"],
@@ -123,7 +127,8 @@ def record(env: Env, instance: Instance, slips: float = 0.0) -> dict[str, Any]:
         "sites": list(task.sites),
         # With the placeholders filled in, as the agent is told it.
         "intent": (env.task or task).intent,
-        "needle": extra["needle"] and {**extra["needle"], "note": instance.note},
+        "needle": extra["needle"]
+        and {**extra["needle"], "note": instance.note, "used_step": None if used is None else used + 1},
         "style": shown.steps[0].observation.style,
         "steps": [_step_row(step) for step in shown.steps],
     }

@@ -1,0 +1,217 @@
+"""Actions that need a fact seen before: full KV is transformers' own, and a budget is what it says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from chat_fakes import byte_tokenizer
+from teach_helpers import row, write
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from agentkv.cli import run as cli
+from agentkv.engine import Engine
+from agentkv.errors import AgentKVError
+from agentkv.train.errors import TrainError
+from agentkv_agents.teaching.render import Renderer
+from agentkv_agents.teaching.traces import read_traces
+from agentkv_evals import bench_recall
+from agentkv_evals.bench_recall import RecallOptions, as_case
+from agentkv_evals.errors import EvalError
+
+USE = 'type "Code" [4] [K7Q] [1]'
+PAGES = [
+    {"observation": "page: Deals\nThe code is K7Q.", "action": 'click "Shop" [1]'},
+    {"observation": 'page: Shop\nlink "red kettle" [2]\nlink "blue kettle" [3]', "action": 'click "red kettle" [2]'},
+    {"observation": 'page: Checkout\nfield "Code" [4]', "action": USE},
+    {"observation": "page: Thanks", "action": "stop []"},
+]  # fmt: skip
+
+
+def needle_row(number: int, **changes: Any) -> dict[str, Any]:
+    """A demonstration of four steps, the third of which needs the code of the first page."""
+    needle = {"kind": "code", "fact": "k7q", "note": "the code is K7Q.", "used_step": 3}
+    return row(number, **{"steps": PAGES, "needle": needle, **changes})
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    tokenizer = byte_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=4096, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).double().eval()
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, model: LlamaForCausalLM) -> Engine:
+    own = LlamaForCausalLM(copy.deepcopy(model.config)).double().eval()  # the engine switches its attention
+    own.load_state_dict(model.state_dict())
+    engine = Engine(own, byte_tokenizer(), "tiny", kv_pool="16MiB")
+    monkeypatch.setattr(bench_recall.Engine, "load", lambda *a, **k: engine)
+    return engine
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    return write(tmp_path / "traces.jsonl", [needle_row(1), row(2), needle_row(3)])
+
+
+def measured(traces: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> list[dict[str, Any]]:
+    fields: dict[str, Any] = {"policies": (), "json": True, "protect": (), **changes}
+    assert bench_recall.run(RecallOptions((traces,), **fields)) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_full_is_the_likelihood_that_transformers_gives_the_action(
+    tiny: Engine, traces: Path, model: LlamaForCausalLM, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (full,) = measured(traces, capsys)
+    expected = []
+    renderer = Renderer(tiny.tokenizer, tiny.tokenizer.eos_token_id)
+    for trace in read_traces([traces]):
+        if trace.needle is None:
+            continue
+        document = renderer.document(trace)
+        start, end = document.spans[2]
+        assert tiny.tokenizer.decode(document.ids[start : end - 1]) == USE
+        with torch.no_grad():
+            logp = model(torch.tensor([document.ids])).logits[0].log_softmax(-1)
+        expected.append(-sum(float(logp[at - 1, document.ids[at]]) for at in range(start, end - 1)))
+    assert (full["n"], full["right"], full["times_less"], full["nll_above_full"]) == (2, 0, 1.0, 0.0)
+    assert full["nll"] == pytest.approx(sum(expected) / 2, abs=1e-3)
+    assert tiny.arena.used_pages == 0
+
+
+def test_a_budget_that_holds_everything_changes_nothing_and_a_smaller_one_is_kept(
+    tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = measured(traces, capsys, policies=("h2o", "window"), less=(4.0,), budgets=("2MiB",))
+    full, *rest = rows
+    assert [(r["policy"], r["budget"] == "2MiB") for r in rest] == [
+        ("h2o", False), ("h2o", True), ("window", False), ("window", True),
+    ]  # fmt: skip
+    for wide in (r for r in rest if r["budget"] == "2MiB"):
+        assert (wide["nll"], wide["nll_above_full"]) == (full["nll"], 0.0)
+    for tight in (r for r in rest if r["budget"] != "2MiB"):
+        budget = 1024 * int(tight["budget"].removesuffix("KiB"))
+        assert budget == pytest.approx(full["kv_bytes"] / 4, abs=1024)
+        assert tight["kv_bytes"] <= budget
+        assert tight["times_less"] >= 4
+        assert tight["nll"] != full["nll"]
+
+
+def test_what_is_protected_is_kept_and_too_small_a_budget_for_it_is_refused(
+    tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free, bound = (measured(traces, capsys, policies=("h2o",), less=(6.0,), protect=p)[1] for p in ((), ("task",)))
+    assert free["nll"] != bound["nll"]
+    assert bound["protect"] == ["task"]
+    with pytest.raises(AgentKVError, match="protected"):
+        measured(traces, capsys, policies=("h2o",), less=(20.0,), protect=("system",))
+
+
+def test_the_distance_counts_from_the_last_mention(tiny: Engine, tmp_path: Path) -> None:
+    renderer = Renderer(tiny.tokenizer, tiny.tokenizer.eos_token_id)
+    noted = [{**step} for step in PAGES]
+    noted[1]["action"] = 'click "red kettle" [2] k7q'
+    file = write(tmp_path / "t.jsonl", [needle_row(1), needle_row(2, steps=noted)])
+    far, near = (as_case(trace, renderer) for trace in read_traces([file]))
+    steps = far.steps
+    assert far.distance == len(steps[1].prompt.ids) + len(steps[1].action) + len(steps[2].prompt.ids)
+    assert near.distance == len(near.steps[2].prompt.ids)
+
+
+def test_decisions_in_the_file_are_not_measured_again(
+    tiny: Engine, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "decisions.jsonl"
+    changes: dict[str, Any] = {"policies": ("h2o",), "less": (2.0,), "rows": file}
+    first = measured(traces, capsys, **changes)
+    lines = file.read_text().splitlines()
+    assert len(lines) == 4
+    file.write_text("\n".join(lines[:3]) + "\n" + lines[3][:20])  # the last one was cut off
+    asked = []
+    monkeypatch.setattr(
+        bench_recall, "decide", lambda e, s, steps, real=bench_recall.decide: asked.append(1) or real(e, s, steps)
+    )
+    assert measured(traces, capsys, **changes) == first
+    assert (len(asked), len(file.read_text().splitlines())) == (1, 4)
+    with pytest.raises(EvalError, match="other demonstrations or with other settings; name another file"):
+        measured(traces, capsys, **{**changes, "protect": ("system",)})
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(1)], "no demonstration has a fact to remember"),
+        (
+            [needle_row(1, needle={"kind": "code", "fact": "zzz", "note": "", "used_step": 3})],
+            "no page before step 3 shows 'zzz'",
+        ),
+    ],
+)
+def test_demonstrations_of_no_use_are_refused(
+    tiny: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(EvalError, match=said):
+        measured(write(tmp_path / "t.jsonl", rows), capsys)
+
+
+def test_a_step_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    needle = {"kind": "code", "fact": "K7Q", "note": "", "used_step": 9}
+    with pytest.raises(TrainError, match="used_step is 9, of 4 steps"):
+        read_traces([write(tmp_path / "t.jsonl", [needle_row(1, needle=needle)])])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--less", "1"), "--less must be above 1, not 1"),
+        (("--policy", "h3o"), "did you mean 'h2o'"),
+        (("--protect", "page"), "cannot protect 'page'"),
+        (("--traces", "none.jsonl"), "cannot read the traces none.jsonl"),
+    ],
+)
+def test_mistakes_at_the_command_line_are_one_line(
+    tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    assert cli(["bench", "recall", "--traces", str(traces), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_the_table_shows_every_arm(
+    tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plot = tmp_path / "recall.svg"
+    assert (
+        cli(
+            [
+                "bench",
+                "recall",
+                "--traces",
+                str(traces),
+                "--policy",
+                "obs-window",
+                "--less",
+                "2",
+                "--protect",
+                "task",
+                "--plot",
+                str(plot),
+            ]
+        )
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert "2 actions that need a fact" in shown
+    assert all(name in shown for name in ("full", "obs-window", "0/2", "protected: task"))
+    assert "obs-window" in plot.read_text()
