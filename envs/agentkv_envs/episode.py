@@ -22,7 +22,7 @@ from agentkv_envs.execute import Check, perform
 from agentkv_envs.observe import PageState, Surroundings, change_view, dialog_observation, observe
 from agentkv_envs.options import EnvOptions, TokenCounter
 from agentkv_envs.resolve import resolve
-from agentkv_envs.resting import MAX_NODES, at_rest
+from agentkv_envs.resting import at_rest
 from agentkv_envs.sent import Sent
 from agentkv_envs.sites import Site, World, open_site
 from agentkv_envs.sites.server import SiteServer
@@ -34,6 +34,8 @@ from agentkv_envs.tasks.assemble import at_seed, with_reminder
 from agentkv_envs.tasks.state import check_state
 from agentkv_envs.types import Action, Observation, Task
 
+# A page of more elements takes seconds to read; no agent could use it.
+MAX_NODES = 20_000
 _GONE = ("Execution context was destroyed", "Cannot find context", "navigat", "frame was detached")
 _TRIES = 3
 _MOVED = ("PageDown", "PageUp", "Home", "End")
@@ -95,7 +97,6 @@ class Episode:
         for site in self.sites:
             if site.started is not None:
                 self.task = await site.started(first, self.bound)
-                self._reports[first].pop("snapshot", None)
 
     @property
     def bound(self) -> Task:
@@ -306,11 +307,8 @@ class Episode:
         for _ in range(_TRIES):
             page = self.page()
             self._check_size(page)
-            report = self._reports.get(page, {})
-            if report.get("bare"):  # no body: a picture or data, for which Playwright would wait
+            if self._reports.get(page, {}).get("bare"):  # no body: a picture or data, for which Playwright would wait
                 return page, ""
-            if (early := report.pop("snapshot", None)) is not None:
-                return page, early
             try:
                 return page, await page.aria_snapshot(mode="ai", boxes=True, timeout=0)
             except PlaywrightError as error:

@@ -1,13 +1,10 @@
 // Installed in every document before its own scripts: knows when the page has come to rest, and tells about it.
 (() => {
   if (window.__agentkv) return;
-  const state = { last: performance.now(), moved: 0, pending: 0, id: Math.random().toString(36).slice(2) };
-  const observer = new MutationObserver(() => { state.last = performance.now(); });
-  observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
-  // What changes how a page reads without changing its DOM.
-  for (const kind of ["focusin", "focusout", "input", "change", "scroll", "load", "transitionend", "animationend"]) {
-    addEventListener(kind, () => { state.moved = performance.now(); }, { capture: true, passive: true });
-  }
+  const state = { last: performance.now(), pending: 0, id: Math.random().toString(36).slice(2) };
+  const watch = () => new MutationObserver(() => { state.last = performance.now(); })
+    .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+  watch();
   const settled = (promise) => { state.pending += 1; const done = () => { state.pending -= 1; }; promise.then(done, done); return promise; };
   const fetched = window.fetch;
   if (fetched) window.fetch = function (...args) { return settled(fetched.apply(this, args)); };
@@ -26,7 +23,6 @@
     const box = image.getBoundingClientRect();
     return box.bottom > 0 && box.top < innerHeight;
   });
-  const pause = () => new Promise((resolve) => setTimeout(resolve, 5));
   const line = (text) => (text || "").replace(/\s+/g, " ").trim();
   const labelOf = (e) => line(e.labels && e.labels[0] ? e.labels[0].textContent : "") || line(e.getAttribute("aria-label"));
   // A picture is recognised in the accessibility tree by an invisible number at the end of its alternative text.
@@ -39,10 +35,8 @@
     if (!image.alt.includes("\u2063")) image.alt += `\u2063${mark}`;
     return [mark, image.currentSrc || image.src];
   };
-  const images = (mark) => (mark ? [...document.images].filter((image) => image.src).map(marked) : []);
-  const report = (loading, mark, rest) => ({
+  const report = (loading, mark) => ({
     loading,
-    changed: Math.max(rest, state.moved),
     document: state.id,
     title: document.title,
     bare: !document.body,
@@ -50,7 +44,7 @@
     canGoBack: window.navigation ? navigation.canGoBack : history.length > 1,
     invalid: [...document.querySelectorAll(":user-invalid")].filter((e) => e.validationMessage)
       .map((e) => `${labelOf(e) ? `${labelOf(e)}: ` : ""}${e.validationMessage}`),
-    images: images(mark),
+    images: mark ? [...document.images].filter((image) => image.src).map(marked) : [],
     inputs: [...document.querySelectorAll("input[type=file]")]
       .map((e) => ({ label: labelOf(e) || line(e.title) || e.name || "file", value: [...e.files].map((f) => f.name).join(", ") })),
   });
@@ -70,24 +64,10 @@
       before = now;
       const ready = document.readyState !== "loading";
       const rest = Math.max(state.last, floor, ready ? loaded() : now);
-      if (ready && now - rest >= enough && state.pending <= 0 && !pictures()) return report(false, mark, rest);
-      if (now - begun >= cap) return report(!ready || state.pending > 0, mark, rest);
-      await pause();
+      if (ready && now - rest >= enough && state.pending <= 0 && !pictures()) return report(false, mark);
+      if (now - begun >= cap) return report(!ready || state.pending > 0, mark);
+      await new Promise((resolve) => setTimeout(resolve, 5));
     }
   };
-  // Whether the document may be read while it is still to show that it rests: it has a body, all of it is there, and what could change
-  // it is watched, which frames and shadow roots are not. Resolves to what `report` must match, or to null.
-  const early = async ({ cap, most, mark }) => {
-    const begun = performance.now();
-    while (document.readyState !== "complete" || state.pending > 0 || pictures()) {
-      if (performance.now() - begun >= cap) return null;
-      await pause();
-    }
-    const all = [...document.getElementsByTagName("*")];
-    if (!document.body || all.length > most || all.some((e) => e.shadowRoot || /^I?FRAME$/.test(e.tagName))) return null;
-    images(mark);
-    observer.takeRecords(); // the marks are no change of the page's own
-    return { document: state.id, at: performance.now() };
-  };
-  Object.defineProperty(window, "__agentkv", { value: { settle, early }, enumerable: false });
+  Object.defineProperty(window, "__agentkv", { value: { settle }, enumerable: false });
 })();
