@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 from agentkv.cache.batch import ForwardPass
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import AgentKVError, Unsupported
+from agentkv_kernels import Int8Linear
 from agentkv_kernels.arithmetic import multiplies_fast
 
 WEIGHTS = ("model", "int8")
@@ -45,22 +46,17 @@ class Projection:
     """A linear layer: [B, K] to [B, N].
 
     Attributes:
-        weight: [N, K] in the model's dtype, or int8.
+        weight: [N, K] in the model's dtype.
         bias: [N] or None.
-        scale: [N] of int8 rows, in the model's dtype; None: the weight is not quantised.
     """
 
     weight: Tensor
     bias: Tensor | None = None
-    scale: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.scale is None:
-            if len(x) > 1 and not multiplies_fast(x.dtype, x.device):
-                return self._widened(x.float()).to(x.dtype)
-            return functional.linear(x, self.weight, self.bias)
-        product: Tensor = torch._weight_int8pack_mm(x, self.weight, self.scale)
-        return product if self.bias is None else product.add_(self.bias)
+        if len(x) > 1 and not multiplies_fast(x.dtype, x.device):
+            return self._widened(x.float()).to(x.dtype)
+        return functional.linear(x, self.weight, self.bias)
 
     def _widened(self, x: Tensor) -> Tensor:
         """In float32, the weight a block of rows at a time."""
@@ -68,6 +64,10 @@ class Projection:
         products = [functional.linear(x, block.float()) for block in blocks]
         product = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
         return product if self.bias is None else product.add_(self.bias)
+
+
+Product = Callable[[Tensor], Tensor]
+"""A linear layer: [B, K] to [B, N]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class Layer:
         scaling: of the attention scores.
     """
 
-    qkv: tuple[Projection, ...]
-    out: Projection
-    gate_up: tuple[Projection, ...]
-    down: Projection
+    qkv: tuple[Product, ...]
+    out: Product
+    gate_up: tuple[Product, ...]
+    down: Product
     attention_norm: Tensor
     mlp_norm: Tensor
     query_norm: Tensor | None
@@ -205,15 +205,15 @@ class Products:
     """The weights of a model."""
 
     layers: tuple[Layer, ...]
-    head: Projection
+    head: Product
 
 
-def _products(model: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Products:
+def _products(model: Any, make: Callable[[Sequence[nn.Linear]], tuple[Product, ...]]) -> Products:
     (head,) = make([model.lm_head])
     return Products(tuple(_layer(module, make) for module in model.model.layers), head)
 
 
-def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Layer:
+def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Product, ...]]) -> Layer:
     attention, mlp = module.self_attn, module.mlp
     query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
     return Layer(
@@ -229,18 +229,18 @@ def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, 
     )
 
 
-def _together(projections: tuple[Projection, ...], x: Tensor) -> Tensor:
+def _together(projections: tuple[Product, ...], x: Tensor) -> Tensor:
     if len(projections) == 1:
         return projections[0](x)
     return torch.cat([projection(x) for projection in projections], dim=-1)
 
 
-def _shared(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
+def _shared(linears: Sequence[nn.Linear]) -> tuple[Product, ...]:
     """Projections with the modules' own weights; putting them together would take a copy."""
     return tuple(Projection(linear.weight, linear.bias) for linear in linears)
 
 
-def _quantized(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
+def _quantized(linears: Sequence[nn.Linear]) -> tuple[Product, ...]:
     """One projection in place of several, its rows rounded to int8."""
     dtype = linears[0].weight.dtype
     weight = torch.cat([linear.weight for linear in linears]).float()
@@ -248,7 +248,7 @@ def _quantized(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
     scale = (weight.abs().amax(dim=1, keepdim=True).clamp_min(1e-12) / 127).to(dtype)
     codes = (weight / scale.float()).round_().clamp_(-127, 127).to(torch.int8)
     biases: list[Tensor] = [linear.bias for linear in linears]
-    return (Projection(codes, None if linears[0].bias is None else torch.cat(biases), scale[:, 0].contiguous()),)
+    return (Int8Linear(codes, scale[:, 0], None if linears[0].bias is None else torch.cat(biases)),)
 
 
 def lean_forward(model: PreTrainedModel, layout: KVLayout, weights: str) -> LeanForward | None:

@@ -17,11 +17,13 @@ from agentkv_kernels.ops import (
     retention_capacity,
 )
 from agentkv_kernels.paged_kv import PagedKV
+from agentkv_kernels.product import Int8Linear
 from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel
 
 __all__ = [
     "AttentionResult",
     "ConfidenceTerms",
+    "Int8Linear",
     "KVFormat",
     "PagedKV",
     "SettingError",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from agentkv.cache.lean import FAMILIES, INT8_ROWS, INT8_ROWS_WIDENED, LeanForward, Projection, lean_forward
 from agentkv.engine import Engine
 from agentkv.errors import AgentKVError, Unsupported
+from agentkv_kernels import Int8Linear
 from tests.runtime_helpers import (
     ARCHITECTURES,
     DigitTokenizer,
@@ -40,15 +43,20 @@ def test_prompts_and_steps_equal_the_modules(monkeypatch: pytest.MonkeyPatch, ar
 
 
 def _count_products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dtype]]:
-    """From now on, rows and weight dtype of every product of a layer's last projection."""
+    """From now on, rows and weight dtype of every product."""
     seen: list[tuple[int, torch.dtype]] = []
-    multiply = Projection.__call__
 
-    def counted(self: Projection, x: torch.Tensor) -> torch.Tensor:
-        seen.append((len(x), self.weight.dtype))
-        return multiply(self, x)
+    def count(kind: type, dtype: torch.dtype) -> None:
+        multiply = kind.__call__
 
-    monkeypatch.setattr(Projection, "__call__", counted)
+        def counted(self: Any, x: torch.Tensor) -> torch.Tensor:
+            seen.append((len(x), dtype))
+            return multiply(self, x)
+
+        monkeypatch.setattr(kind, "__call__", counted)
+
+    count(Projection, torch.bfloat16)
+    count(Int8Linear, torch.int8)
     return seen
 
 
@@ -92,7 +100,6 @@ def test_int8_weights_are_close(architecture: str) -> None:
     ids, logits = random_ids(60, seed=4), {}
     for weights in ("model", "int8"):
         model = tiny_model(architecture, torch.bfloat16)
-        # torch's product takes rows of whole vectors, as those of real models are.
         engine = Engine(model, DigitTokenizer(), "tiny", "8MiB", weights=weights)
         session = engine.open_session()
         logits_after(engine, session, ids[:20])
@@ -109,9 +116,10 @@ def test_int8_weights_round_to_the_nearest_of_a_row() -> None:
     (projection,) = lean._of_few_rows.layers[0].qkv
     attention = model.model.layers[0].self_attn
     weight = torch.cat([part.weight for part in (attention.q_proj, attention.k_proj, attention.v_proj)]).float()
-    error = (projection.weight.float() * projection.scale.float().unsqueeze(1) - weight).abs()
+    assert isinstance(projection, Int8Linear)
+    error = (projection.codes.float() * projection.scale.float().unsqueeze(1) - weight).abs()
     assert bool((error <= projection.scale.float().unsqueeze(1) * 0.51).all())
-    assert bool((projection.weight.float().abs().amax(1) >= 126).all())
+    assert bool((projection.codes.float().abs().amax(1) >= 126).all())
 
 
 @pytest.mark.parametrize(

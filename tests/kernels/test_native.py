@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkv_kernels import KVFormat, ops, paged_mixed_attention
+from agentkv_kernels import Int8Linear, KVFormat, ops, paged_mixed_attention
 from agentkv_kernels.native import attend, build, supports
 from tests.kernels import test_attention as dense
 
@@ -123,6 +123,61 @@ def test_tables_of_long_integers_give_the_same(name) -> None:
     torch.testing.assert_close(found.out, expected.out)
 
 
+@needs_compiler
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.integers(0, 20),
+    size=st.integers(1, 200),
+    n=st.integers(1, 70),
+    threads=st.integers(1, 3),
+    with_bias=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_products_with_int8_weights(rows: int, size: int, n: int, threads: int, with_bias: bool, seed: int) -> None:
+    """Against float64: summed in float32 and rounded once, so at most half a step of bfloat16 off, plus its sums'."""
+    torch.manual_seed(seed)
+    x = torch.randn(rows, size).bfloat16()
+    codes = torch.randint(-128, 128, (n, size), dtype=torch.int8)
+    scale, bias = torch.rand(n).bfloat16(), torch.randn(n).bfloat16() if with_bias else None
+    layer = Int8Linear(codes, scale, bias)
+    assert layer._multiply is not None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = layer(x)
+    finally:
+        torch.set_num_threads(before)
+    terms = x.double().unsqueeze(1) * codes.double() * scale.double().unsqueeze(-1)
+    exact = terms.sum(-1) + (0 if bias is None else bias.double())
+    slack = 1e-5 * (terms.abs().sum(-1) + 1)
+    assert found.shape == (rows, n)
+    assert bool(((found.double() - exact).abs() <= exact.abs() * 2**-8 + slack).all())
+
+
+@needs_compiler
+def test_products_of_views_and_of_what_is_no_number() -> None:
+    layer = Int8Linear(torch.randint(-9, 9, (40, 96), dtype=torch.int8)[::2, ::2], torch.rand(20, 2).bfloat16()[:, 0])
+    x = torch.randn(6, 96).bfloat16()[::2, ::2]
+    torch.testing.assert_close(layer(x), layer(x.contiguous()), rtol=0, atol=0)
+    expected = x.float() @ (layer.codes.float() * layer.scale.float().unsqueeze(1)).T
+    torch.testing.assert_close(layer(x).float(), expected, rtol=2**-7, atol=1e-3)
+    for odd in (float("nan"), float("inf")):
+        x = x.clone()
+        x[1, 3] = odd
+        assert layer(x).isfinite().all(-1).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("bias", [None, torch.ones(32).bfloat16()], ids=["plain", "bias"])
+def test_products_without_the_kernel(monkeypatch: pytest.MonkeyPatch, bias: torch.Tensor | None) -> None:
+    codes, scale = torch.randint(-128, 128, (32, 64), dtype=torch.int8), torch.rand(32).bfloat16()
+    x = torch.randn(3, 64).bfloat16()
+    usual = Int8Linear(codes, scale, bias)(x)
+    monkeypatch.setenv("AGENTKV_KERNELS", "reference")
+    plain = Int8Linear(codes, scale, bias)
+    assert plain._multiply is None
+    torch.testing.assert_close(plain(x), usual, rtol=2**-6, atol=0.1)
+
+
 @pytest.mark.parametrize(
     ("cxx", "reason"),
     [
@@ -142,7 +197,7 @@ def test_without_a_compiler_it_says_so_once(monkeypatch, caplog, tmp_path, cxx, 
     finally:
         build.library.cache_clear()
     assert [record.message for record in caplog.records] == [
-        f"no native CPU kernels, attention runs in plain torch: {reason}"
+        f"no native CPU kernels, plain torch computes in their place: {reason}"
     ]
 
 

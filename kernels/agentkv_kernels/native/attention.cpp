@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "bfloat16.h"
+
 namespace {
 
 constexpr int kMaxGroup = 16;
@@ -19,14 +21,6 @@ constexpr float kHidden = -1e30f;
 
 enum Dtype : int64_t { kFloat32 = 0, kBFloat16 = 1 };
 enum CodeFormat : int64_t { kInt8Token = 1, kInt8Channel = 2, kFp8Token = 3 };
-
-inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
-
-inline uint16_t to_bf16(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40);
-  return uint16_t((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);  // to the nearest, ties to even
-}
 
 // e4m3 without infinities: sign, 4 bits of exponent biased by 7, 3 bits of mantissa. In a float's place its exponent is
 // 120 too small.

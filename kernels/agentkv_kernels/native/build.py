@@ -20,8 +20,10 @@ logger = logging.getLogger(__name__)
 # subtracting a constant, which a freer compiler would cancel.
 _FLAGS = (
     *("-O3", "-std=c++20", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fPIC", "-shared"),
+    *("-ffp-contract=fast", "-fPIC", "-shared"),
 )
+_SOURCES = ("attention.cpp", "product.cpp")
+_HEADERS = ("bfloat16.h",)
 _WIDE = "-mprefer-vector-width=512"
 
 
@@ -31,7 +33,7 @@ def library() -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(str(_compiled()))
     except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("no native CPU kernels, attention runs in plain torch: %s", _reason(error))
+        logger.warning("no native CPU kernels, plain torch computes in their place: %s", _reason(error))
         return None
 
 
@@ -45,17 +47,19 @@ def _reason(error: Exception) -> str:
 def _compiled() -> Path:
     """Path of the library, compiled in about two seconds if it is not there yet."""
     compiler = _compiler()
-    source = resources.files(__package__ or "").joinpath("attention.cpp").read_text("utf-8")
+    folder = resources.files(__package__ or "")
+    texts = {name: folder.joinpath(name).read_text("utf-8") for name in (*_SOURCES, *_HEADERS)}
     flags = [*_FLAGS, _WIDE] if platform.machine() in ("x86_64", "AMD64") else list(_FLAGS)
-    identity = "\n".join((source, *compiler, *flags, _processor()))
-    target = _folder() / f"attention-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    identity = "\n".join((*texts.values(), *compiler, *flags, _processor()))
+    target = _folder() / f"kernels-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        path, result = Path(folder, "attention.cpp"), Path(folder, "attention.so")
-        path.write_text(source, "utf-8")
-        command = [*compiler, *flags, str(path), "-o", str(result)]
+    with tempfile.TemporaryDirectory(dir=target.parent) as place:
+        for name, text in texts.items():
+            Path(place, name).write_text(text, "utf-8")
+        result = Path(place, "kernels.so")
+        command = [*compiler, *flags, *(str(Path(place, name)) for name in _SOURCES), "-o", str(result)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         os.replace(result, target)  # several processes may do this at once
     return target
