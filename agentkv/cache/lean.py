@@ -8,9 +8,7 @@ With int8 weights the products of few rows read half the bytes. Each row of a we
 is to the nearest, so no calibration is needed. Prompts keep the model's own weights: with many rows, products of int8
 weights are slower than those of bfloat16.
 
-A CPU without half-precision arithmetic multiplies many rows 8 times faster in float32. There, weights and inputs are
-widened for each such product, a block of weights at a time: the model and its cache keep their bytes, and decode steps
-their int8 weights, which are faster than widened ones for more rows.
+How a CPU without half-precision arithmetic computes: see :mod:`agentkv_kernels.product`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from transformers import PreTrainedModel
 from agentkv.cache.batch import ForwardPass
 from agentkv.cache.formats import KVLayout
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv_kernels import Int8Linear
+from agentkv_kernels import Int8Linear, OwnLinear
 from agentkv_kernels.arithmetic import multiplies_fast
 
 WEIGHTS = ("model", "int8")
@@ -35,36 +33,8 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """By ``model_type``."""
 INT8_ROWS = 4
 """Up to so many rows, products of int8 weights are faster than those of the model's own."""
-INT8_ROWS_WIDENED = 12
+INT8_ROWS_WIDENED = 16
 """The same where those are widened."""
-_WIDENED_AT_ONCE = 1 << 20
-"""Weights in float32 at a time: fresh memory for a whole output layer takes longer than the product."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """A linear layer: [B, K] to [B, N].
-
-    Attributes:
-        weight: [N, K] in the model's dtype.
-        bias: [N] or None.
-    """
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if len(x) > 1 and not multiplies_fast(x.dtype, x.device):
-            return self._widened(x.float()).to(x.dtype)
-        return functional.linear(x, self.weight, self.bias)
-
-    def _widened(self, x: Tensor) -> Tensor:
-        """In float32, the weight a block of rows at a time."""
-        blocks = self.weight.split(max(1, _WIDENED_AT_ONCE // self.weight.shape[1]))
-        products = [functional.linear(x, block.float()) for block in blocks]
-        product = products[0] if len(products) == 1 else torch.cat(products, dim=-1)
-        return product if self.bias is None else product.add_(self.bias)
-
 
 Product = Callable[[Tensor], Tensor]
 """A linear layer: [B, K] to [B, N]."""
@@ -237,7 +207,7 @@ def _together(projections: tuple[Product, ...], x: Tensor) -> Tensor:
 
 def _shared(linears: Sequence[nn.Linear]) -> tuple[Product, ...]:
     """Projections with the modules' own weights; putting them together would take a copy."""
-    return tuple(Projection(linear.weight, linear.bias) for linear in linears)
+    return tuple(OwnLinear(linear.weight, linear.bias) for linear in linears)
 
 
 def _quantized(linears: Sequence[nn.Linear]) -> tuple[Product, ...]:

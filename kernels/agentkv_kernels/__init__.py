@@ -17,7 +17,7 @@ from agentkv_kernels.ops import (
     retention_capacity,
 )
 from agentkv_kernels.paged_kv import PagedKV
-from agentkv_kernels.product import Int8Linear
+from agentkv_kernels.product import Int8Linear, OwnLinear
 from agentkv_kernels.quantize import dequantize, dequantize_channel, quantize, quantize_channel
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "ConfidenceTerms",
     "Int8Linear",
     "KVFormat",
+    "OwnLinear",
     "PagedKV",
     "SettingError",
     "append_kv",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from agentkv.cache.lean import FAMILIES, INT8_ROWS, INT8_ROWS_WIDENED, LeanForward, Projection, lean_forward
+from agentkv.cache.lean import FAMILIES, INT8_ROWS, INT8_ROWS_WIDENED, LeanForward, lean_forward
 from agentkv.engine import Engine
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv_kernels import Int8Linear
+from agentkv_kernels import Int8Linear, OwnLinear
 from tests.runtime_helpers import (
     ARCHITECTURES,
     DigitTokenizer,
@@ -55,7 +55,7 @@ def _count_products(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dt
 
         monkeypatch.setattr(kind, "__call__", counted)
 
-    count(Projection, torch.bfloat16)
+    count(OwnLinear, torch.bfloat16)
     count(Int8Linear, torch.int8)
     return seen
 
@@ -79,8 +79,8 @@ def test_int8_weights_serve_few_rows_only(monkeypatch: pytest.MonkeyPatch, fast:
 def test_products_are_widened_where_half_precision_is_slow(monkeypatch: pytest.MonkeyPatch, architecture: str) -> None:
     ids, logits = random_ids(60, seed=4), {}
     for fast in (True, False):
-        monkeypatch.setattr("agentkv.cache.lean._WIDENED_AT_ONCE", 100)  # in several blocks, the last one smaller
-        for module in ("agentkv.cache.lean", "agentkv_kernels.attention"):
+        monkeypatch.setattr("agentkv_kernels.product._WIDENED_AT_ONCE", 100)  # in several blocks, the last one smaller
+        for module in ("agentkv.cache.lean", "agentkv_kernels.attention", "agentkv_kernels.product"):
             monkeypatch.setattr(f"{module}.multiplies_fast", lambda dtype, device, fast=fast: fast)
         engine = Engine(tiny_model(architecture, torch.bfloat16), DigitTokenizer(), "tiny", "8MiB")
         session = engine.open_session()

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkv_kernels import Int8Linear, KVFormat, ops, paged_mixed_attention
+from agentkv_kernels import Int8Linear, KVFormat, OwnLinear, native, ops, paged_mixed_attention
 from agentkv_kernels.native import attend, build, supports
 from tests.kernels import test_attention as dense
 
@@ -124,30 +124,37 @@ def test_tables_of_long_integers_give_the_same(name) -> None:
 
 
 @needs_compiler
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
-    rows=st.integers(0, 20),
+    coded=st.booleans(),
+    rows=st.integers(0, 16),
     size=st.integers(1, 200),
     n=st.integers(1, 70),
     threads=st.integers(1, 3),
     with_bias=st.booleans(),
     seed=st.integers(0, 999),
 )
-def test_products_with_int8_weights(rows: int, size: int, n: int, threads: int, with_bias: bool, seed: int) -> None:
+def test_products_of_few_rows(
+    coded: bool, rows: int, size: int, n: int, threads: int, with_bias: bool, seed: int
+) -> None:
     """Against float64: summed in float32 and rounded once, so at most half a step of bfloat16 off, plus its sums'."""
     torch.manual_seed(seed)
     x = torch.randn(rows, size).bfloat16()
-    codes = torch.randint(-128, 128, (n, size), dtype=torch.int8)
-    scale, bias = torch.rand(n).bfloat16(), torch.randn(n).bfloat16() if with_bias else None
-    layer = Int8Linear(codes, scale, bias)
-    assert layer._multiply is not None
+    bias = torch.randn(n).bfloat16() if with_bias else None
+    if coded:
+        codes, scale = torch.randint(-128, 128, (n, size), dtype=torch.int8), torch.rand(n).bfloat16()
+        weight, multiply = codes.double() * scale.double().unsqueeze(-1), native.multiplier(codes, scale, bias)
+    else:
+        own = torch.randn(n, size).bfloat16()
+        weight, multiply = own.double(), native.multiplier(own, None, bias)
+    assert multiply is not None
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = layer(x)
+        found = multiply(x)
     finally:
         torch.set_num_threads(before)
-    terms = x.double().unsqueeze(1) * codes.double() * scale.double().unsqueeze(-1)
+    terms = x.double().unsqueeze(1) * weight
     exact = terms.sum(-1) + (0 if bias is None else bias.double())
     slack = 1e-5 * (terms.abs().sum(-1) + 1)
     assert found.shape == (rows, n)
@@ -168,14 +175,23 @@ def test_products_of_views_and_of_what_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("bias", [None, torch.ones(32).bfloat16()], ids=["plain", "bias"])
-def test_products_without_the_kernel(monkeypatch: pytest.MonkeyPatch, bias: torch.Tensor | None) -> None:
+@pytest.mark.parametrize("rows", [1, 3, 16, 17])
+def test_products_without_the_kernel(monkeypatch: pytest.MonkeyPatch, bias: torch.Tensor | None, rows: int) -> None:
+    monkeypatch.setattr("agentkv_kernels.product.multiplies_fast", lambda dtype, device: False)
     codes, scale = torch.randint(-128, 128, (32, 64), dtype=torch.int8), torch.rand(32).bfloat16()
-    x = torch.randn(3, 64).bfloat16()
-    usual = Int8Linear(codes, scale, bias)(x)
+    weight, x = torch.randn(32, 64).bfloat16(), torch.randn(rows, 64).bfloat16()
+    usual = Int8Linear(codes, scale, bias), OwnLinear(weight, bias)
     monkeypatch.setenv("AGENTKV_KERNELS", "reference")
-    plain = Int8Linear(codes, scale, bias)
-    assert plain._multiply is None
-    torch.testing.assert_close(plain(x), usual, rtol=2**-6, atol=0.1)
+    plain = Int8Linear(codes, scale, bias), OwnLinear(weight, bias)
+    for one, other in zip(usual, plain, strict=True):
+        assert (other._multiply is None, one._multiply is None) == (True, build.library() is None)
+        torch.testing.assert_close(one(x), other(x), rtol=2**-6, atol=0.1)
+
+
+def test_where_half_precision_is_fast_own_weights_are_multiplied_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkv_kernels.product.multiplies_fast", lambda dtype, device: True)
+    assert OwnLinear(torch.randn(8, 8).bfloat16())._multiply is None
+    assert OwnLinear(torch.randn(8, 8))._multiply is None
 
 
 @pytest.mark.parametrize(

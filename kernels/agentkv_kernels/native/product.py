@@ -12,7 +12,7 @@ from torch import Tensor
 from agentkv_kernels.native.build import library
 
 _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
-_SIGNATURE = (*(_INTEGER,) * 3, *(_POINTER,) * 4, _INTEGER, _POINTER)
+_SIGNATURE = (*(_INTEGER,) * 3, _POINTER, _POINTER, _INTEGER, _POINTER, _POINTER, _INTEGER, _POINTER)
 
 
 @functools.cache
@@ -26,14 +26,21 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
-def multiplier(codes: Tensor, scale: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-    """What computes an `Int8Linear` of these weights, or None where the kernel cannot: it takes bfloat16 on the CPU."""
-    kernel = _kernel() if codes.device.type == "cpu" and scale.dtype is torch.bfloat16 else None
+def multiplier(weights: Tensor, scale: Tensor | None, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+    """What computes a linear layer of these weights, or None where the kernel cannot: it takes bfloat16 on the CPU.
+
+    Args:
+        weights: [N, K], bfloat16 or int8.
+        scale: [N] bfloat16, of int8 weights.
+        bias: [N] bfloat16, or None.
+    """
+    narrow = {weights.dtype if scale is None else scale.dtype, torch.bfloat16 if bias is None else bias.dtype}
+    kernel = _kernel() if weights.device.type == "cpu" and narrow == {torch.bfloat16} else None
     if kernel is None:
         return None
-    kept = [tensor.contiguous() for tensor in (codes, scale, *(() if bias is None else (bias,)))]
-    weights = *(tensor.data_ptr() for tensor in kept), *((0,) if bias is None else ())
-    n, size = codes.shape
+    kept = [None if tensor is None else tensor.detach().contiguous() for tensor in (weights, scale, bias)]
+    at, scale_at, bias_at = (0 if tensor is None else tensor.data_ptr() for tensor in kept)
+    coded, (n, size) = int(weights.dtype is torch.int8), weights.shape
 
     def multiply(x: Tensor, kept: object = kept) -> Tensor:
         assert x.dtype is torch.bfloat16
@@ -41,7 +48,8 @@ def multiplier(codes: Tensor, scale: Tensor, bias: Tensor | None) -> Callable[[T
         x = x.contiguous()
         rows = len(x)
         out = x.new_empty(rows, n)
-        kernel(rows, n, size, x.data_ptr(), *weights, torch.get_num_threads(), out.data_ptr())
+        threads = torch.get_num_threads()
+        kernel(rows, n, size, x.data_ptr(), at, coded, scale_at, bias_at, threads, out.data_ptr())
         return out
 
     return multiply
