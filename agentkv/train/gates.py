@@ -25,6 +25,7 @@ from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
 from agentkv.train.gate_picture import save_picture
 from agentkv.train.log import Log, Screen, read_log
+from agentkv.train.memory import check_memory, gated_pack_bytes
 from agentkv.train.retention import GateFigures, RetentionObjective, as_gates, trainable
 from agentkv.train.settings import TrainSettings
 from agentkv.train.texts import Encode, read_text, recall_documents, text_documents
@@ -107,6 +108,8 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
     fingerprint = base_fingerprint(model)
     progress = progress_of(options.out, _facts(options, fingerprint))
     data = _data(options, texts, model, tokenizer)
+    longest = min(options.settings.length, sum(len(document.ids) for document in data.training))
+    check_memory(model, gated_pack_bytes(model, longest), longest)
     use_packed_attention(model.eval())
     parameters = trainable(_first_gates(options, model))
     objective = RetentionObjective(model, parameters, options.capacity, options.weight, options.pooled)

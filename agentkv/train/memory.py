@@ -13,6 +13,9 @@ from agentkv.train.errors import TrainError
 _WIDTHS, _INNERS, _GROWTH = 12, 3, 2.0
 # With recomputing, of the process's growth, this is left (0.78 MB of 2.67).
 _RECOMPUTED = 0.3
+# Gates train while the weights need no gradient and scores are computed twice: this is left of it (1.7 MB of 2.67).
+# What is kept of the predictions, with fading and without, is so many bytes for each entry of the vocabulary.
+_GATED, _PREDICTIONS = 0.64, 16
 
 
 def recompute_activations(model: PreTrainedModel) -> None:
@@ -30,17 +33,27 @@ def pack_bytes(model: PreTrainedModel, length: int, recompute: bool) -> int:
     return int(length * numbers * size * _GROWTH * (_RECOMPUTED if recompute else 1.0))
 
 
-def check_memory(model: PreTrainedModel, length: int, recompute: bool) -> None:
+def gated_pack_bytes(model: PreTrainedModel, length: int) -> int:
+    """The same while gates are trained and every token is learned."""
+    vocabulary = model.config.get_text_config().vocab_size
+    return int(pack_bytes(model, length, False) * _GATED) + length * vocabulary * _PREDICTIONS
+
+
+def check_memory(model: PreTrainedModel, needed: int, length: int, less: str = "") -> None:
     """Raises TrainError if a pack will not fit into the host's free memory, whose end is no error but a killed process.
 
     A GPU says so itself, and the trainer makes a sentence of it.
+
+    Args:
+        needed: bytes that a pack takes.
+        length: its tokens.
+        less: what else to do about it, ", or --flag".
     """
     if model.device.type != "cpu":
         return
-    needed, free = pack_bytes(model, length, recompute), psutil.virtual_memory().available
+    free = psutil.virtual_memory().available
     if needed > free:
         fits = int(length * free / needed) // 256 * 256
-        less = "" if recompute else ", or --recompute, which takes less"
         raise TrainError(
             f"packs of {length} tokens take about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
             f"use --length {max(fits, 256)}{less}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -135,3 +137,22 @@ def test_a_text_too_short_for_a_document_is_refused(options: GateOptions) -> Non
     options.text[0].write_text("Too short. " * 9, "utf-8")
     with pytest.raises(TrainError, match="the texts are too short: documents have 400 tokens"):
         run(options)
+
+
+def test_too_little_memory_is_said_before_anything_is_trained(
+    options: GateOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = namedtuple("memory", "available")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(1000))
+    with pytest.raises(TrainError, match=r"tokens take about .* are free; use --length \d+$"):
+        run(options)
+    assert not (options.out / FILE).exists()
+
+
+def test_texts_that_must_not_be_trained_on_are_refused_first(options: GateOptions) -> None:
+    def refuse(texts: Mapping[str, str]) -> None:
+        raise TrainError(f"no to {len(texts)}")
+
+    with pytest.raises(TrainError, match="no to 1"):
+        run(replace(options, check=refuse))
+    assert not options.out.exists()

@@ -13,7 +13,7 @@ from agentkv.train.documents import Document, as_batch
 from agentkv.train.errors import TrainError
 from agentkv.train.lora import add_lora
 from agentkv.train.measure import NextTokens
-from agentkv.train.memory import check_memory, pack_bytes, recompute_activations
+from agentkv.train.memory import check_memory, gated_pack_bytes, pack_bytes, recompute_activations
 from tests.runtime_helpers import random_ids, tiny_model
 
 DOCUMENTS = (
@@ -58,10 +58,18 @@ def test_too_little_memory_is_said_before_anything_is_computed(monkeypatch: pyte
     needed = pack_bytes(model, 4096, False)
     memory = namedtuple("memory", "available")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(needed // 2))
-    with pytest.raises(TrainError, match=r"packs of 4096 tokens take about .* use --length 2048, or --recompute"):
-        check_memory(model, 4096, False)
-    check_memory(model, 2048, False)
-    check_memory(model, 4096, True)
+    with pytest.raises(TrainError, match=r"packs of 4096 tokens take about .* use --length 2048, or --less$"):
+        check_memory(model, needed, 4096, ", or --less")
+    check_memory(model, pack_bytes(model, 2048, False), 2048)
+    check_memory(model, pack_bytes(model, 4096, True), 4096)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(needed // 10))
     with pytest.raises(TrainError, match=r"use --length \d+$"):
-        check_memory(model, 4096, True)
+        check_memory(model, pack_bytes(model, 4096, True), 4096)
+
+
+def test_gates_take_memory_for_the_predictions_of_every_token() -> None:
+    model = tiny_model("llama", torch.float32)
+    own, longer = (gated_pack_bytes(model, length) for length in (100, 200))
+    model.config.vocab_size *= 1000
+    assert longer == pytest.approx(2 * own, rel=0.01)
+    assert gated_pack_bytes(model, 100) > 2 * own

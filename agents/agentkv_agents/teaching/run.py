@@ -23,7 +23,7 @@ from agentkv.train.folder import prepare, progress_of
 from agentkv.train.log import Log, Screen, read_log
 from agentkv.train.lora import add_lora, save_adapter
 from agentkv.train.measure import Measured, NextTokens
-from agentkv.train.memory import check_memory, recompute_activations
+from agentkv.train.memory import check_memory, pack_bytes, recompute_activations
 from agentkv.train.settings import TrainSettings
 from agentkv.train.trainer import Data, Trained, Trainer
 from agentkv_agents.teaching.card import write_card
@@ -97,7 +97,8 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     )
     use_packed_attention(model)
     settings = options.settings
-    check_memory(model, settings.length, options.recompute)
+    less = "" if options.recompute else ", or --recompute, which takes less"
+    check_memory(model, pack_bytes(model, settings.length, options.recompute), settings.length, less)
     if options.recompute:
         recompute_activations(model)
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
