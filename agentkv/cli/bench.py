@@ -208,11 +208,12 @@ def recall(
         list[str] | None,
         _option(help="KV policy; repeatable. [default: obs-window, window, h2o, conf-kv, surprise]"),
     ] = None,
-    less: Annotated[
-        list[float] | None,
-        _option(help="Budget: so many times less than full KV's mean peak; repeatable. [default: 2 4]"),
+    budget: Annotated[
+        list[str] | None,
+        _option(
+            help="Budget: 6MiB, 512, 25% or full/2: full KV's mean peak, halved; repeatable. [default: full/2, full/4]"
+        ),
     ] = None,
-    budget: Annotated[list[str] | None, _option(help="A budget beside those: 6MiB, 512 tokens or 25%.")] = None,
     n: Annotated[int | None, _option(min=1, help="The first so many demonstrations. [default: all]")] = None,
     protect: Annotated[
         list[str] | None,
@@ -234,7 +235,7 @@ def recall(
     \b
     Examples:
       python -m agentkv_envs.tasks.training held.jsonl --count 60 --seed 9
-      agentkv bench recall --traces held.jsonl --model adapter --less 2 --less 4 --rows decisions.jsonl
+      agentkv bench recall --traces held.jsonl --model adapter --budget full/4 --rows decisions.jsonl
     """
     from agentkv_evals.bench_recall import RecallOptions, run
 
@@ -242,8 +243,7 @@ def recall(
         traces=tuple(traces),
         model=model,
         policies=tuple(policy or RecallOptions.policies),
-        less=tuple(less or (() if budget else RecallOptions.less)),
-        budgets=tuple(budget or ()),
+        budgets=tuple(budget or RecallOptions.budgets),
         n=n,
         protect=tuple(role for role in protect or RecallOptions.protect if role != "none"),
         notes=notes,

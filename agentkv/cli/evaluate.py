@@ -18,7 +18,12 @@ def evaluate(
     model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = EvalOptions.model,
     agent: Annotated[str, _option(help="llm, oracle, random or null.")] = EvalOptions.agent,
     policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: full]")] = None,
-    budget: Annotated[list[str] | None, _option(help="KV budget of a session: 512, 24MiB or 25%; repeatable.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        _option(
+            help="KV budget of a session: 512, 24MiB, 25% or full/4: full KV's mean peak, 4 times less; repeatable."
+        ),
+    ] = None,
     protect: Annotated[
         list[str] | None,
         _option(help="Whose words no policy may evict: system, task, observation (the newest) or action; repeatable."),
@@ -63,7 +68,7 @@ def evaluate(
     Examples:
       agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget 12MiB
       agentkv eval --tasks "vwa75:shopping-00*" --agent oracle
-      agentkv eval --tasks vwa75 --policy full --policy conf-kv --data-seeds 4
+      agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget full/2 --budget full/4 --data-seeds 4
       agentkv eval --task-file my_tasks.json --model ./my-model --limit 3
       agentkv eval --tasks "miniwob:click-*" --agent oracle
       agentkv eval --tasks vwa:classifieds:0-50 --judge openai:gpt-5-mini

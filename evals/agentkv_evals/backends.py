@@ -97,8 +97,9 @@ def _leave_a_core_to_the_browser() -> None:
 
 def check_budgets(arms: Sequence[Arm]) -> None:
     """Raises AgentKVError for a budget that is none, before any model is loaded."""
-    if any(arm.budget is not None for arm in arms):
+    absolute = [arm.budget for arm in arms if arm.budget is not None]
+    if absolute:
         from agentkv.cache.budget import Budget
 
-        for arm in arms:
-            Budget.parse(arm.budget)
+        for budget in absolute:
+            Budget.parse(budget)

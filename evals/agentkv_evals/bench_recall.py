@@ -35,9 +35,8 @@ from agentkv_evals.bench_output import new_table, print_row, print_table, progre
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
 from agentkv_evals.errors import EvalError
 from agentkv_evals.plan import REFERENCE_POLICY, Arm
+from agentkv_evals.relative import in_bytes, times_less
 from agentkv_evals.stats import wilson
-
-KIB = 1024
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class RecallOptions:
     Attributes:
         traces: files of demonstrations; those with a fact to remember and without slips are used.
         policies: beside full KV, which is always measured.
-        less: budgets as "so many times less than the mean peak of full KV on these demonstrations".
-        budgets: further budgets, as everywhere.
+        budgets: each applies to every policy but `full`; also "full/2": its mean peak on these demonstrations, halved.
         n: the first so many demonstrations; None: all.
         protect: roles whose words no policy may evict.
         notes: whether the fact was noted when it was seen, as by an agent with notes.
@@ -60,8 +58,7 @@ class RecallOptions:
     traces: tuple[Path, ...]
     model: str = "smollm2-135m"
     policies: tuple[str, ...] = ("obs-window", "window", "h2o", "conf-kv", "surprise")
-    less: tuple[float, ...] = (2.0, 4.0)
-    budgets: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ("full/2", "full/4")
     n: int | None = None
     protect: tuple[str, ...] = ("system",)
     notes: bool = False
@@ -76,11 +73,6 @@ class RecallOptions:
             raise EvalError("bench recall needs demonstrations: give --traces FILE, see docs/training.md")
         if self.n is not None and self.n < 1:
             raise EvalError(f"--n must be at least 1, not {self.n}")
-        for times in self.less:
-            if not 1 < times < math.inf:
-                raise EvalError(f"--less must be above 1, not {times:g}: so many times less memory than full KV")
-        if not self.less and not self.budgets:
-            raise EvalError("name at least one --less or --budget")
 
 
 @dataclass(frozen=True)
@@ -319,7 +311,8 @@ def run(options: RecallOptions) -> int:
         AgentKVError: demonstrations that cannot be used, an unknown policy, or any of the engine's refusals.
     """
     reference = Arm(REFERENCE_POLICY)
-    named = every_arm(options.policies, options.budgets or ("1",))  # before anything slow: are there such policies?
+    # Before anything slow: are there such policies and budgets?
+    named = every_arm(options.policies, [budget for budget in options.budgets if times_less(budget) is None] or ["1"])
     check_plot_file(options.plot)
     engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     cases = _cases(options, engine)
@@ -328,7 +321,7 @@ def run(options: RecallOptions) -> int:
     rows = _Rows(options.rows, _settings_of(options, cases, engine))
     policies = [policy for policy in dict.fromkeys(arm.policy for arm in named) if policy != REFERENCE_POLICY]
     table: list[RecallRow] = []
-    arms_in_all = 1 + len(policies) * (len(options.less) + len(options.budgets))
+    arms_in_all = 1 + len(policies) * len(set(options.budgets))
     with progress_bar("deciding", arms_in_all * len(cases)) as done:
 
         def measured(arm: Arm, full: Sequence[Decision]) -> list[Decision]:
@@ -343,8 +336,8 @@ def run(options: RecallOptions) -> int:
             return own
 
         full = measured(reference, ())
-        budgets = [_budget(full, times) for times in options.less] + list(options.budgets)
-        arms = every_arm(policies, budgets)
+        peaks = [decision.kv_bytes for decision in full]
+        arms = every_arm(policies, [in_bytes(budget, peaks) for budget in options.budgets])
         check_room(engine, arms, longest, "leave out the longest demonstrations")
         for arm in arms:
             measured(arm, full)
@@ -355,12 +348,6 @@ def run(options: RecallOptions) -> int:
         panel = Panel("", labels, tuple(row.top1 for row in table))
         save_plot(options.plot, [panel], "decisive actions right", f"{len(cases)} demonstrations")
     return 0
-
-
-def _budget(full: Sequence[Decision], times: float) -> str:
-    """So many times less than full KV's mean peak, in whole KiB."""
-    mean = statistics.fmean(decision.kv_bytes for decision in full)
-    return f"{max(1, int(mean / times / KIB))}KiB"
 
 
 def _print_table(rows: Sequence[RecallRow], options: RecallOptions, cases: Sequence[Case]) -> None:

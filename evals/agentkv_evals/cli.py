@@ -21,6 +21,7 @@ from agentkv_evals.options import EvalOptions
 from agentkv_evals.outcomes import Outcome
 from agentkv_evals.plan import EvalPlan, make_plan
 from agentkv_evals.progress import choose_progress
+from agentkv_evals.relative import times_less
 from agentkv_evals.run_folder import RunFolder, find_run, list_runs, open_run
 from agentkv_evals.runner import Backends, Runner, pending
 from agentkv_evals.summary import summarize
@@ -60,7 +61,7 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
 
     out = sys.stderr if options.json else sys.stdout
     plan = make_plan(options, policy_names)
-    check_budgets(plan.arms)
+    check_budgets([arm for arm in plan.arms if times_less(arm.budget) is None])
     if backends is None and plan.needs_model:
         check_model(options.model)
     if backends is None:

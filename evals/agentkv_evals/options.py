@@ -18,7 +18,8 @@ class EvalOptions:
     """One evaluation: which tasks, which agent and model, under which KV policies and budgets.
 
     The grid is tasks × policies × budgets. `full` has no budget; every budget applies to every other policy
-    (by default one, `DEFAULT_BUDGET`). A budget is tokens ("512"), bytes ("24MiB") or a share ("25%").
+    (by default one, `DEFAULT_BUDGET`). A budget is tokens ("512"), bytes ("24MiB"), a share ("25%") or full KV's mean
+    peak so many times less ("full/2.8").
 
     Attributes:
         tasks: suite with an optional glob over task ids, "vwa75:shopping-00*"; or set `task_file`.

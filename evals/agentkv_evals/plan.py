@@ -18,6 +18,7 @@ from agentkv_envs.options import EnvOptions
 from agentkv_evals.errors import EvalError
 from agentkv_evals.judge import check_judge
 from agentkv_evals.options import DEFAULT_BUDGET, EvalOptions
+from agentkv_evals.relative import times_less
 
 # The only policy that holds everything, so that a budget means nothing to it.
 REFERENCE_POLICY = "full"
@@ -64,9 +65,15 @@ class EvalPlan:
 
     @cached_property
     def episodes(self) -> tuple[PlannedEpisode, ...]:
-        """Every task on every data seed under every arm; the arms of one task follow each other."""
+        """Every task on every data seed under every arm; the arms of one task follow each other.
+
+        Where a budget is told by what full KV takes, full KV's episodes come first.
+        """
         seeds = self.options.seeds
-        return tuple(PlannedEpisode(task, arm, seed) for seed in seeds for task in self.tasks for arm in self.arms)
+        grid = [PlannedEpisode(task, arm, seed) for seed in seeds for task in self.tasks for arm in self.arms]
+        if any(times_less(arm.budget) for arm in self.arms):
+            grid.sort(key=lambda episode: episode.arm.policy != REFERENCE_POLICY)
+        return tuple(grid)
 
     def settings(self) -> dict[str, Any]:
         """The part of the configuration that decides what the numbers mean; its hash names the run."""
@@ -163,6 +170,9 @@ def _model_arms(options: EvalOptions, policy_names: Sequence[str]) -> tuple[tupl
     if options.budgets and not budgeted:
         notes.append(f"--budget does not apply to {REFERENCE_POLICY}, which keeps everything")
     budgets = list(dict.fromkeys(options.budgets)) or [DEFAULT_BUDGET]
+    relative = next((budget for budget in budgets if times_less(budget)), None)
+    if relative is not None and budgeted and REFERENCE_POLICY not in policies:
+        raise EvalError(f"--budget {relative} is told by what full KV takes: add --policy {REFERENCE_POLICY}")
     # The reference goes first, so that the rows after it can say how much less they hold.
     arms = [Arm(REFERENCE_POLICY)] if REFERENCE_POLICY in policies else []
     arms += [Arm(policy, budget) for policy in budgeted for budget in budgets]

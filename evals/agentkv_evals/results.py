@@ -12,11 +12,15 @@ from agentkv_evals.provenance import utc_now
 
 
 def make_row(
-    plan: EvalPlan, episode: PlannedEpisode, result: EpisodeResult, rows: Iterable[dict[str, Any]]
+    plan: EvalPlan,
+    episode: PlannedEpisode,
+    result: EpisodeResult,
+    rows: Iterable[dict[str, Any]],
+    kv_budget: str | None,
 ) -> dict[str, Any]:
-    """One finished episode. Token counts are sums over its steps; `peak_kv_bytes` is the most its session
-    held at any moment, `full_peak_ratio` that divided by the peak of `full` on the same task and seed, found
-    among `rows` (None without one)."""
+    """One finished episode. Token counts are sums over its steps; `peak_kv_bytes` is the most its session held at any
+    moment, `full_peak_ratio` that divided by the peak of `full` on the same task and seed, found among `rows` (None
+    without one); `kv_budget` is the arm's budget without reference to full KV."""
     steps = result.steps
     peak = _most(steps, "peak_kv_bytes")
     options = plan.options
@@ -32,6 +36,7 @@ def make_row(
         "needle": (extra.get("needle") or {}).get("kind"),
         "policy": episode.arm.policy,
         "budget": episode.arm.budget,
+        "kv_budget": kv_budget,
         "model": options.model if plan.needs_model else None,
         "agent": options.agent,
         "style": options.style,

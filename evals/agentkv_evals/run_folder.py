@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +78,15 @@ class RunFolder:
         config = self.config
         config["starts"] = [*config["starts"], describe()]
         files.write_json(self.path / "config.json", config)
+
+    def fixed_budget(self, name: str, make: Callable[[], str]) -> str:
+        """What a budget was set to in this run; set now and written to config.json if it was not yet."""
+        config = self.config
+        known: dict[str, str] = config.setdefault("budgets", {})
+        if name not in known:
+            known[name] = make()
+            files.write_json(self.path / "config.json", config)
+        return known[name]
 
     def lock(self) -> None:
         """Claims the folder for this process until `unlock()`. Raises EvalError if another one writes it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import agentkv_agents
@@ -12,8 +12,9 @@ from agentkv_agents import Agent, AgentSetup, StopRules
 from agentkv_envs import Task
 from agentkv_evals.episode import Env, EpisodeRun, Interrupted
 from agentkv_evals.outcomes import Outcome
-from agentkv_evals.plan import Arm, EvalPlan, PlannedEpisode
+from agentkv_evals.plan import REFERENCE_POLICY, Arm, EvalPlan, PlannedEpisode
 from agentkv_evals.progress import Progress
+from agentkv_evals.relative import in_bytes, times_less
 from agentkv_evals.results import make_row
 from agentkv_evals.run_folder import RunFolder
 
@@ -70,8 +71,7 @@ class Runner:
     def prepare(self) -> None:
         """Makes the chat models that will be needed. Raises what is wrong with a model or a budget."""
         if self._plan.needs_model:
-            for episode in pending(self._plan, self._run.rows()):
-                self._model(episode.arm)
+            self._make_models(relative=False)
 
     def play_all(self) -> bool:
         """Plays what is pending. True if everything is done, False if it was interrupted."""
@@ -118,12 +118,26 @@ class Runner:
             on_step=self._progress.step_taken,
             interrupted=self._interrupted,
         ).play(episode.task, episode.seed)
-        return make_row(self._plan, episode, result, rows.values())
+        return make_row(self._plan, episode, result, rows.values(), self._absolute(episode.arm).budget)
 
     def _model(self, arm: Arm) -> BaseChatModel:
         if arm not in self._models:
-            self._models[arm] = self._backends.make_model(arm)
+            self._make_models(relative=True)
         return self._models[arm]
+
+    def _make_models(self, relative: bool) -> None:
+        """Of all pending arms whose budgets are told by what full KV takes, or of all others: a mistake shows early."""
+        for arm in dict.fromkeys(episode.arm for episode in pending(self._plan, self._run.rows())):
+            if arm not in self._models and (times_less(arm.budget) is not None) == relative:
+                self._models[arm] = self._backends.make_model(self._absolute(arm))
+
+    def _absolute(self, arm: Arm) -> Arm:
+        """The arm with its budget in bytes, where that is told by what full KV takes; the run keeps what it was."""
+        if arm.budget is None or times_less(arm.budget) is None:
+            return arm
+        full = (row["peak_kv_bytes"] for row in self._run.rows().values() if row["policy"] == REFERENCE_POLICY)
+        peaks = [peak for peak in full if peak]
+        return replace(arm, budget=self._run.fixed_budget(arm.budget, lambda: in_bytes(str(arm.budget), peaks)))
 
     def _drop_env(self) -> None:
         env, self._env = self._env, None

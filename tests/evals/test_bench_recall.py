@@ -92,7 +92,7 @@ def test_full_is_the_likelihood_that_transformers_gives_the_action(
 def test_a_budget_that_holds_everything_changes_nothing_and_a_smaller_one_is_kept(
     tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = measured(traces, capsys, policies=("h2o", "window"), less=(4.0,), budgets=("2MiB",))
+    rows = measured(traces, capsys, policies=("h2o", "window"), budgets=("full/4", "2MiB"))
     full, *rest = rows
     assert [(r["policy"], r["budget"] == "2MiB") for r in rest] == [
         ("h2o", False), ("h2o", True), ("window", False), ("window", True),
@@ -110,11 +110,13 @@ def test_a_budget_that_holds_everything_changes_nothing_and_a_smaller_one_is_kep
 def test_what_is_protected_is_kept_and_too_small_a_budget_for_it_is_refused(
     tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    free, bound = (measured(traces, capsys, policies=("h2o",), less=(6.0,), protect=p)[1] for p in ((), ("task",)))
+    free, bound = (
+        measured(traces, capsys, policies=("h2o",), budgets=("full/6",), protect=p)[1] for p in ((), ("task",))
+    )
     assert free["nll"] != bound["nll"]
     assert bound["protect"] == ["task"]
     with pytest.raises(AgentKVError, match="protected"):
-        measured(traces, capsys, policies=("h2o",), less=(20.0,), protect=("system",))
+        measured(traces, capsys, policies=("h2o",), budgets=("full/20",), protect=("system",))
 
 
 def test_the_distance_counts_from_the_last_mention(tiny: Engine, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_decisions_in_the_file_are_not_measured_again(
     tiny: Engine, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "decisions.jsonl"
-    changes: dict[str, Any] = {"policies": ("h2o",), "less": (2.0,), "rows": file}
+    changes: dict[str, Any] = {"policies": ("h2o",), "budgets": ("full/2",), "rows": file}
     first = measured(traces, capsys, **changes)
     lines = file.read_text().splitlines()
     assert len(lines) == 4
@@ -173,7 +175,7 @@ def test_a_step_that_there_is_not_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--less", "1"), "--less must be above 1, not 1"),
+        (("--budget", "full/1"), "--budget full/1: say how many times less than full KV, above 1"),
         (("--policy", "h3o"), "did you mean 'h2o'"),
         (("--protect", "page"), "cannot protect 'page'"),
         (("--traces", "none.jsonl"), "cannot read the traces none.jsonl"),
@@ -201,8 +203,8 @@ def test_the_table_shows_every_arm(
                 str(traces),
                 "--policy",
                 "obs-window",
-                "--less",
-                "2",
+                "--budget",
+                "full/2",
                 "--protect",
                 "task",
                 "--plot",

@@ -210,6 +210,49 @@ def test_budgets_apply_to_every_policy_but_full(lab: Lab) -> None:
     assert lab.models == [Arm("full"), Arm("window", "512"), Arm("window", "25%")]
 
 
+def test_a_budget_told_by_what_full_takes_is_set_once_its_episodes_are_over(lab: Lab) -> None:
+    options = lab.options(budgets=("full/2.5", "512"), policies=("window", "full", "h2o"))
+    assert run_eval(options, lab.backends) == 0
+    rows = lab.rows()
+    assert [row["policy"] for row in rows][:2] == ["full", "full"]
+    peaks = [row["peak_kv_bytes"] for row in rows[:2]]
+    budget = f"{int(sum(peaks) / 2 / 2.5 / 1024)}KiB"
+    assert lab.models == [
+        Arm("full"), Arm("window", "512"), Arm("h2o", "512"), Arm("window", budget), Arm("h2o", budget),
+    ]  # fmt: skip
+    told = {(row["policy"], row["budget"]): row["kv_budget"] for row in rows}
+    assert told == {
+        ("full", None): None, ("window", "full/2.5"): budget, ("window", "512"): "512",
+        ("h2o", "full/2.5"): budget, ("h2o", "512"): "512",
+    }  # fmt: skip
+    # What it was set to stays, whatever full takes when it is run again.
+    file = lab.run / "results.jsonl"
+    kept = [row for row in rows if row["budget"] != "full/2.5"]
+    file.write_text("".join(json.dumps({**row, "peak_kv_bytes": 10**9}) + "\n" for row in kept))
+    lab.models.clear()
+    assert run_eval(options, lab.backends) == 0
+    assert lab.models == [Arm("window", budget), Arm("h2o", budget)]
+
+
+def test_a_budget_told_by_what_full_takes_needs_full_and_its_peaks(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_eval(lab.options(budgets=("full/2",), policies=("window",)), lab.backends) == 2
+    assert "--budget full/2 is told by what full KV takes: add --policy full" in capsys.readouterr().err
+    for budget in ("full/1", "full/0.5", "full/0"):
+        assert run_eval(lab.options(budgets=(budget,)), lab.backends) == 2
+        assert f"--budget {budget}: say how many times less than full KV, above 1" in capsys.readouterr().err
+
+    def broken(task_id: str, step: int) -> None:
+        raise InfraError("the browser is gone")
+
+    lab.env = lambda: FakeEnv(hook=broken)
+    assert run_eval(lab.options(budgets=("full/2",)), lab.backends) == 2
+    error = capsys.readouterr().err
+    assert "no episode of full has measured a peak, so nobody knows what full/2 is" in error
+    assert len(lab.rows()) == 2
+
+
 def test_agents_without_a_model_have_one_arm_and_load_none(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_eval(lab.options(agent="oracle"), lab.backends) == 0
     assert lab.models == []
