@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bfloat16.h"
+#include "vectors.h"
 
 namespace {
 
@@ -21,13 +21,6 @@ constexpr float kHidden = -1e30f;
 
 enum Dtype : int64_t { kFloat32 = 0, kBFloat16 = 1 };
 enum CodeFormat : int64_t { kInt8Token = 1, kInt8Channel = 2, kFp8Token = 3 };
-
-// e4m3 without infinities: sign, 4 bits of exponent biased by 7, 3 bits of mantissa. In a float's place its exponent is
-// 120 too small.
-inline float from_fp8(int8_t code) {
-  const uint32_t byte = uint8_t(code);
-  return std::bit_cast<float>((byte & 0x80u) << 24 | (byte & 0x7fu) << 20) * 0x1p120f;
-}
 
 // e^x for x <= 0, exactly 0 below -87; a polynomial, so that the compiler can do many at once.
 inline float exp_negative(float x) {
@@ -48,19 +41,23 @@ inline float exp_negative(float x) {
 
 struct Float32 {
   using Stored = float;
-  static float load(const float* p) { return *p; }
+  static float one(const float* p) { return *p; }
+  static Floats many(const float* p) { return loaded(p); }
 };
 struct BFloat16 {
   using Stored = uint16_t;
-  static float load(const uint16_t* p) { return from_bf16(*p); }
+  static float one(const uint16_t* p) { return from_bf16(*p); }
+  static Floats many(const uint16_t* p) { return widened(p); }
 };
 struct Int8 {
   using Stored = int8_t;
-  static float load(const int8_t* p) { return float(*p); }
+  static float one(const int8_t* p) { return float(*p); }
+  static Floats many(const int8_t* p) { return widened(p); }
 };
 struct Fp8 {
   using Stored = int8_t;
-  static float load(const int8_t* p) { return from_fp8(*p); }
+  static float one(const int8_t* p) { return from_fp8(*p); }
+  static Floats many(const int8_t* p) { return widened_fp8(p); }
 };
 
 // One region (codes or FP) of one layer.
@@ -93,14 +90,127 @@ struct Piece {
   bool code;
 };
 
+// So many query heads go through keys and values together, as many as there are registers for their sums.
+constexpr int64_t kHeads = 4;
+
+// Scores of Slots keys, which follow one another in a page, for Heads queries: scores[head * stride + slot].
+template <typename Format, int64_t Heads, int64_t Slots>
+inline void score_keys(const typename Format::Stored* keys, int64_t dim, const float* query, const float* scales,
+                       float* scores, int64_t stride) {
+  Floats sums[Heads][Slots] = {};
+  int64_t d = 0;
+  for (; d + kWidth <= dim; d += kWidth) {
+    Floats own[Heads];
+#pragma GCC unroll 8
+    for (int64_t head = 0; head < Heads; ++head) own[head] = loaded(query + head * dim + d);
+#pragma GCC unroll 4
+    for (int64_t slot = 0; slot < Slots; ++slot) {
+      const Floats key = Format::many(keys + slot * dim + d);
+#pragma GCC unroll 8
+      for (int64_t head = 0; head < Heads; ++head) sums[head][slot] += key * own[head];
+    }
+  }
+  for (int64_t head = 0; head < Heads; ++head) {
+    float found[Slots];
+    if constexpr (Slots == 4)
+      sums_of_four(sums[head], found);
+    else
+      for (int64_t slot = 0; slot < Slots; ++slot) found[slot] = sum(sums[head][slot]);
+    for (int64_t slot = 0; slot < Slots; ++slot) {
+      for (int64_t rest = d; rest < dim; ++rest)
+        found[slot] += Format::one(keys + slot * dim + rest) * query[head * dim + rest];
+      scores[head * stride + slot] = scales == nullptr ? found[slot] : found[slot] * scales[slot];
+    }
+  }
+}
+
+template <typename Format, int64_t Heads>
+void score_page(const typename Format::Stored* keys, int64_t count, int64_t dim, const float* query,
+                const float* scales, float* scores, int64_t stride) {
+  constexpr int64_t kSlots = Heads <= 3 ? 4 : 2;
+  int64_t slot = 0;
+  for (; slot + kSlots <= count; slot += kSlots)
+    score_keys<Format, Heads, kSlots>(keys + slot * dim, dim, query, scales == nullptr ? nullptr : scales + slot,
+                                      scores + slot, stride);
+  for (; slot < count; ++slot)
+    score_keys<Format, Heads, 1>(keys + slot * dim, dim, query, scales == nullptr ? nullptr : scales + slot,
+                                 scores + slot, stride);
+}
+
+// Adds Heads weighted sums of the values of a page: sums[head * dim + d]. Weights are [head * stride + slot]; where
+// all of a slot are 0 it is not read: an empty slot holds arbitrary bits, NaN among them.
+template <typename Format, int64_t Heads>
+void add_page(const typename Format::Stored* values, int64_t count, int64_t dim, const float* weights, int64_t stride,
+              const float* scales, float* sums) {
+  constexpr int64_t kBlocks = Heads <= 2 ? 4 : 2;
+  constexpr int64_t kMost = 64;  // slots at a time
+  for (int64_t begin = 0; begin < count; begin += kMost) {
+    float own[kMost][Heads];
+    int64_t used[kMost], kept = 0;
+    for (int64_t slot = begin; slot < std::min(begin + kMost, count); ++slot) {
+      bool any = false;
+      for (int64_t head = 0; head < Heads; ++head) {
+        const float weight = weights[head * stride + slot];
+        any |= weight != 0.0f;
+        own[kept][head] = scales == nullptr ? weight : weight * scales[slot];
+      }
+      used[kept] = slot;
+      kept += any;
+    }
+    const auto add = [&]<int64_t Blocks>(int64_t d) {
+      Floats total[Heads][Blocks];
+#pragma GCC unroll 8
+      for (int64_t head = 0; head < Heads; ++head)
+#pragma GCC unroll 4
+        for (int64_t block = 0; block < Blocks; ++block) total[head][block] = loaded(sums + head * dim + d + block * kWidth);
+      for (int64_t i = 0; i < kept; ++i) {
+        const auto* row = values + used[i] * dim + d;
+#pragma GCC unroll 4
+        for (int64_t block = 0; block < Blocks; ++block) {
+          const Floats value = Format::many(row + block * kWidth);
+#pragma GCC unroll 8
+          for (int64_t head = 0; head < Heads; ++head) total[head][block] += value * own[i][head];
+        }
+      }
+#pragma GCC unroll 8
+      for (int64_t head = 0; head < Heads; ++head)
+#pragma GCC unroll 4
+        for (int64_t block = 0; block < Blocks; ++block) stored(sums + head * dim + d + block * kWidth, total[head][block]);
+    };
+    int64_t d = 0;
+    for (; d + kBlocks * kWidth <= dim; d += kBlocks * kWidth) add.template operator()<kBlocks>(d);
+    for (; d + kWidth <= dim; d += kWidth) add.template operator()<1>(d);
+    for (; d < dim; ++d)
+      for (int64_t i = 0; i < kept; ++i)
+        for (int64_t head = 0; head < Heads; ++head)
+          sums[head * dim + d] += own[i][head] * Format::one(values + used[i] * dim + d);
+  }
+}
+
+template <typename Format>
+using ScorePage = void (*)(const typename Format::Stored*, int64_t, int64_t, const float*, const float*, float*, int64_t);
+template <typename Format>
+constexpr ScorePage<Format> kScorePage[kHeads] = {
+    score_page<Format, 1>, score_page<Format, 2>, score_page<Format, 3>, score_page<Format, 4>};
+template <typename Format>
+using AddPage = void (*)(const typename Format::Stored*, int64_t, int64_t, const float*, int64_t, const float*, float*);
+template <typename Format>
+constexpr AddPage<Format> kAddPage[kHeads] = {
+    add_page<Format, 1>, add_page<Format, 2>, add_page<Format, 3>, add_page<Format, 4>};
+
+// Pages lie anywhere, so the processor cannot guess where the next one begins.
+inline void fetch(const void* page, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(page) + at);
+}
+
 template <typename Format>
 void score(const Call& call, const Region& region, const Piece& piece, const float* query, float* scores) {
-  const int64_t dim = call.dim, group = call.group;
+  const int64_t dim = call.dim, group = call.group, page_size = region.page_slots * dim;
   const auto* halves = static_cast<const typename Format::Stored*>(region.halves);
   const int32_t* pages = region.index + piece.head * region.index_head;
   const float* scales = region.scales == nullptr || region.channels != nullptr
                             ? nullptr : region.scales + piece.head * region.scale_head;
-  float key[kMaxDim], scaled[kMaxGroup * kMaxDim];
+  float scaled[kMaxGroup * kMaxDim];
   for (int64_t slot = piece.begin; slot < piece.end;) {
     const int64_t page = slot / region.page_slots;
     const int64_t stop = std::min((page + 1) * region.page_slots, piece.end);
@@ -111,47 +221,33 @@ void score(const Call& call, const Region& region, const Piece& piece, const flo
         for (int64_t d = 0; d < dim; ++d) scaled[g * dim + d] = query[g * dim + d] * channels[d];
       q = scaled;
     }
-    const auto* row = halves + (int64_t(pages[page]) * region.page_slots + slot % region.page_slots) * dim;
-    for (; slot < stop; ++slot, row += dim) {
-#pragma omp simd
-      for (int64_t d = 0; d < dim; ++d) key[d] = Format::load(row + d);
-      const float scale = scales == nullptr ? 1.0f : scales[slot];
-      for (int64_t g = 0; g < group; ++g) {
-        float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t d = 0; d < dim; ++d) sum += key[d] * q[g * dim + d];
-        scores[g * call.slots + slot] = sum * scale;
-      }
-    }
+    const auto* keys = halves + (int64_t(pages[page]) * region.page_slots + slot % region.page_slots) * dim;
+    if (stop < piece.end) fetch(halves + int64_t(pages[page + 1]) * page_size, page_size * sizeof(*halves));
+    for (int64_t g = 0; g < group; g += kHeads)
+      kScorePage<Format>[std::min(kHeads, group - g) - 1](keys, stop - slot, dim, q + g * dim,
+                                                          scales == nullptr ? nullptr : scales + slot,
+                                                          scores + g * call.slots + slot, call.slots);
+    slot = stop;
   }
 }
 
 template <typename Format>
 void add_values(const Call& call, const Region& region, const Piece& piece, const float* probs, float* sums) {
-  const int64_t dim = call.dim, group = call.group;
+  const int64_t dim = call.dim, group = call.group, page_size = region.page_slots * dim;
   const auto* halves = static_cast<const typename Format::Stored*>(region.halves);
   const int32_t* pages = region.index + region.index_part + piece.head * region.index_head;
   const float* scales =
       region.scales == nullptr ? nullptr : region.scales + region.scale_part + piece.head * region.scale_head;
-  float value[kMaxDim];
   for (int64_t slot = piece.begin; slot < piece.end;) {
     const int64_t page = slot / region.page_slots;
     const int64_t stop = std::min((page + 1) * region.page_slots, piece.end);
-    const auto* row = halves + (int64_t(pages[page]) * region.page_slots + slot % region.page_slots) * dim;
-    for (; slot < stop; ++slot, row += dim) {
-      bool used = false;
-      for (int64_t g = 0; g < group; ++g) used |= probs[g * call.slots + slot] != 0.0f;
-      if (!used) continue;  // an empty slot holds arbitrary bits, NaN among them
-#pragma omp simd
-      for (int64_t d = 0; d < dim; ++d) value[d] = Format::load(row + d);
-      const float scale = scales == nullptr ? 1.0f : scales[slot];
-      for (int64_t g = 0; g < group; ++g) {
-        const float weight = probs[g * call.slots + slot] * scale;
-        float* sum = sums + g * dim;
-#pragma omp simd
-        for (int64_t d = 0; d < dim; ++d) sum[d] += weight * value[d];
-      }
-    }
+    const auto* values = halves + (int64_t(pages[page]) * region.page_slots + slot % region.page_slots) * dim;
+    if (stop < piece.end) fetch(halves + int64_t(pages[page + 1]) * page_size, page_size * sizeof(*halves));
+    for (int64_t g = 0; g < group; g += kHeads)
+      kAddPage<Format>[std::min(kHeads, group - g) - 1](values, stop - slot, dim, probs + g * call.slots + slot,
+                                                        call.slots, scales == nullptr ? nullptr : scales + slot,
+                                                        sums + g * dim);
+    slot = stop;
   }
 }
 

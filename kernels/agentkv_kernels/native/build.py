@@ -23,7 +23,7 @@ _FLAGS = (
     *("-ffp-contract=fast", "-fPIC", "-shared"),
 )
 _SOURCES = ("attention.cpp", "product.cpp")
-_HEADERS = ("bfloat16.h",)
+_HEADERS = ("vectors.h",)
 _WIDE = "-mprefer-vector-width=512"
 
 

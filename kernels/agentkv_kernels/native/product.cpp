@@ -5,59 +5,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
-#if defined(__AVX2__) || defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
-#include "bfloat16.h"
+#include "vectors.h"
 
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int64_t kWidth = 16;
-using Floats = __m512;
-inline Floats widened(const int8_t* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-}
-inline Floats widened(const uint16_t* p) {
-  const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
-}
-inline Floats loaded(const float* p) { return _mm512_loadu_ps(p); }
-inline float sum(Floats v) { return _mm512_reduce_add_ps(v); }
-#elif defined(__AVX2__)
-constexpr int64_t kWidth = 8;
-using Floats = __m256;
-inline Floats widened(const int8_t* p) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-}
-inline Floats widened(const uint16_t* p) {
-  const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
-}
-inline Floats loaded(const float* p) { return _mm256_loadu_ps(p); }
-inline float sum(Floats v) {
-  const __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
-}
-#else  // whatever the compiler makes of it
-constexpr int64_t kWidth = 4;
-typedef float Floats __attribute__((vector_size(16)));
-inline Floats widened(const int8_t* p) { return Floats{float(p[0]), float(p[1]), float(p[2]), float(p[3])}; }
-inline Floats widened(const uint16_t* p) {
-  return Floats{from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
-}
-inline Floats loaded(const float* p) {
-  Floats v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-inline float sum(Floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
-#endif
 
 inline float widened_one(int8_t weight) { return float(weight); }
 inline float widened_one(uint16_t weight) { return from_bf16(weight); }
