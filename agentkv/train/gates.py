@@ -109,7 +109,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
     progress = progress_of(options.out, _facts(options, fingerprint))
     data = _data(options, texts, model, tokenizer)
     longest = min(options.settings.length, sum(len(document.ids) for document in data.training))
-    check_memory(model, gated_pack_bytes(model, longest), longest)
+    check_memory(model, gated_pack_bytes(model, longest), longest, " and no longer --document")
     use_packed_attention(model.eval())
     parameters = trainable(_first_gates(options, model))
     objective = RetentionObjective(model, parameters, options.capacity, options.weight, options.pooled)

@@ -26,7 +26,7 @@ def split_note(reply: str) -> tuple[str | None, str]:
     return (found[1].strip(), reply[found.end() :]) if found else (None, reply)
 
 
-def allow_note(grammar: str, most: int = 120) -> str:
+def allow_note(grammar: str, most: int = 160) -> str:
     """The grammar of `agentkv_envs.action_grammar`, with a note of at most so many characters allowed first."""
     start, action = "start:", "action:"
     if not grammar.startswith(start):

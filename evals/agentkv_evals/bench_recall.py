@@ -24,6 +24,7 @@ from torch import Tensor
 from agentkv.cache.facts import Role, Span
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
+from agentkv.policies.registry import parse_roles
 from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.render import RenderedStep, Renderer
 from agentkv_agents.teaching.traces import Trace, read_traces
@@ -153,11 +154,11 @@ def as_case(trace: Trace, renderer: Renderer) -> Case:
     assert trace.needle is not None
     needle = trace.needle
     steps = tuple(renderer.steps(trace))[: needle.used_step]
+    if trace.seen_step is None:
+        raise EvalError(f"trace {trace.task_id}: no page before step {needle.used_step} shows {needle.fact!r}")
     pages = [step.observation for step in trace.steps[: needle.used_step]]
     actions = [step.action for step in trace.steps[: needle.used_step - 1]]
     mentions = [n for texts in (pages, actions) for n, text in enumerate(texts) if plain(needle.fact) in plain(text)]
-    if not mentions:
-        raise EvalError(f"trace {trace.task_id}: no page before step {needle.used_step} shows {needle.fact!r}")
     last = max(mentions)
     between = sum(len(step.prompt.ids) + len(step.action) for step in steps[last + 1 :]) - len(steps[-1].action)
     return Case(trace.task_id, trace.family, needle.kind, steps, max(0, between))
@@ -170,9 +171,12 @@ def decide(engine: Engine, session: Session, steps: Sequence[RenderedStep]) -> t
     The actions before are what the demonstration did, whatever the model would have done.
     """
     for step in steps[:-1]:
-        _ask(engine, session, step)
+        logits = _ask(engine, session, step)
         _note_action(session, step)
-        session.ledger.extend(step.action)
+        if session.measures_confidence:  # which moves the budget from token to token
+            _decode(engine, session, logits, step.action)
+        else:
+            session.ledger.extend(step.action)
     last = steps[-1]
     logits = _ask(engine, session, last)
     _note_action(session, last)
@@ -186,18 +190,31 @@ def decide(engine: Engine, session: Session, steps: Sequence[RenderedStep]) -> t
     return nll, right
 
 
+def _decode(engine: Engine, session: Session, logits: Tensor, tokens: Sequence[int]) -> None:
+    """Take in a reply token by token, as it was generated; the last one waits for the next page."""
+    for number, token in enumerate(tokens):
+        if number:
+            logits = _computed(engine, session)
+        conclude_step(session, logits, partial(_nll, token=token))
+        session.ledger.append(token)
+
+
 def _nll(logits: Tensor, token: int) -> Tensor:
     return -torch.log_softmax(logits.double(), dim=-1)[token]
 
 
 def _ask(engine: Engine, session: Session, step: RenderedStep) -> Tensor:
     """Logits [V] from which a reply to the page would be drawn."""
-    roles = [(Role(name), count) for name, count in step.prompt.roles]
-    session.check_room(len(step.prompt.ids) + len(step.action), roles)
+    session.check_room(len(step.prompt.ids) + len(step.action), _roles(step)[:-1])
     session.cache.confidence = None
-    session.mark(roles)
+    session.mark(_roles(step)[:-1])
     session.ledger.extend(step.prompt.ids)
     return _computed(engine, session)
+
+
+def _roles(step: RenderedStep) -> list[tuple[Role, int]]:
+    """Whose words the prompt's tokens are, and the reply's."""
+    return [*((Role(name), count) for name, count in step.prompt.roles), (Role.ACTION, len(step.action))]
 
 
 def _computed(engine: Engine, session: Session) -> Tensor:
@@ -240,20 +257,22 @@ def _open(engine: Engine, arm: Arm, protect: Sequence[str]) -> Session:
 
 
 class _Rows:
-    """The file of decisions: read once, appended to as they are made."""
+    """The file of decisions: read once, appended to as they are made.
+
+    Raises EvalError for a path that cannot be written or a file that holds something else, which is left as it is.
+    """
 
     def __init__(self, path: Path | None, settings: str):
         self._path, self._settings = path, settings
         self._known: dict[tuple[str, str | None], dict[str, Decision]] = {}
-        if path is None:
+        if path is None or not path.exists():
             return
+        rows = files.read_lines(path)
+        if any(row.get("settings") != settings for row in rows) or (not rows and path.stat().st_size):
+            raise EvalError(f"{path} holds something else than decisions of these settings; name another file")
         files.drop_torn_line(path)
-        for row in files.read_lines(path):
-            if row.pop("settings", None) != settings:
-                raise EvalError(
-                    f"{path} holds decisions on other demonstrations or with other settings; name another file"
-                )
-            decision = Decision(**row)
+        for row in rows:
+            decision = Decision(**{name: value for name, value in row.items() if name != "settings"})
             self._known.setdefault((decision.policy, decision.budget), {})[decision.task_id] = decision
 
     def known(self, arm: Arm) -> Mapping[str, Decision]:
@@ -286,11 +305,25 @@ def _row(arm: Arm, decisions: Sequence[Decision], full: Sequence[Decision], prot
     )
 
 
+def _check_rows_file(path: Path | None) -> None:
+    """Raises EvalError if no rows could be written there."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise EvalError(f"--rows {path}: " + ("that is a folder" if path.is_dir() else f"no folder {path.parent}"))
+
+
+def _check_arms(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case], protect: Sequence[str]) -> None:
+    """Raises, before any of them is measured, if a case does not fit an arm; see `Session.check_room`."""
+    for arm in arms:
+        with closing(_open(engine, arm, protect)) as session:
+            for case in cases:
+                session.check_room(case.tokens, [part for step in case.steps for part in _roles(step)])
+
+
 def _cases(options: RecallOptions, engine: Engine) -> list[Case]:
     traces = [trace for trace in read_traces(options.traces) if trace.needle is not None and not trace.has_slips]
     if not traces:
         raise EvalError(
-            "no demonstration has a fact to remember and no slips; record some with "
+            "no demonstration without slips has a fact to remember and says which step needs it; record some with "
             "python -m agentkv_envs.tasks.training FILE"
         )
     renderer = Renderer(engine.tokenizer, ending_token(engine.eos_token_ids, engine.tokenizer), options.notes)
@@ -299,7 +332,13 @@ def _cases(options: RecallOptions, engine: Engine) -> list[Case]:
 
 def _settings_of(options: RecallOptions, cases: Sequence[Case], engine: Engine) -> str:
     """A hash of all that decides a decision but policy and budget."""
-    told: list[Any] = [engine.weights_fingerprint, str(engine.layout.dtype), engine.decode_weights, options.protect]
+    told: list[Any] = [
+        sorted(Decision.__dataclass_fields__),
+        engine.weights_fingerprint,
+        str(engine.layout.dtype),
+        engine.decode_weights,
+        options.protect,
+    ]
     told += [[case.task_id, [[step.prompt.ids, step.action] for step in case.steps]] for case in cases]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
@@ -313,7 +352,9 @@ def run(options: RecallOptions) -> int:
     reference = Arm(REFERENCE_POLICY)
     # Before anything slow: are there such policies and budgets?
     named = every_arm(options.policies, [budget for budget in options.budgets if times_less(budget) is None] or ["1"])
+    parse_roles("--protect", options.protect)
     check_plot_file(options.plot)
+    _check_rows_file(options.rows)
     engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     cases = _cases(options, engine)
     longest = max(case.tokens for case in cases)
@@ -338,7 +379,7 @@ def run(options: RecallOptions) -> int:
         full = measured(reference, ())
         peaks = [decision.kv_bytes for decision in full]
         arms = every_arm(policies, [in_bytes(budget, peaks) for budget in options.budgets])
-        check_room(engine, arms, longest, "leave out the longest demonstrations")
+        _check_arms(engine, arms, cases, options.protect)
         for arm in arms:
             measured(arm, full)
     if not options.json:

@@ -129,6 +129,8 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     for flag, name in (("--judge", options.judge), ("--image-judge", options.image_judge)):
         if name is not None:
             check_judge(flag, name)
+    if options.notes and options.history != "append":
+        raise EvalError(f"--notes has no use with --history {options.history}, which keeps no replies; use append")
     tasks = _load_tasks(options)
     if not tasks:
         raise EvalError(f"no tasks in {options.tasks or options.task_file}")

@@ -105,23 +105,28 @@ def wilson_clustered(successes: Sequence[int], size: int) -> tuple[float, float]
     """
     if not successes:
         return 0.0, 1.0
-    worth = independent(successes, size)
+    worth = independent([[1.0] * won + [0.0] * (size - won) for won in successes])
     return wilson(sum(successes) / (len(successes) * size) * worth, worth)
 
 
-def independent(successes: Sequence[int], size: int) -> float:
-    """How many independent trials those of clusters are worth.
+def independent(clusters: Sequence[Sequence[float]]) -> float:
+    """How many independent trials those of clusters are worth, given the value of each.
 
-    Trials of one cluster are alike. How much is the intraclass correlation ρ (analysis of variance), and n of them are
-    worth n / (1 + (size − 1) · ρ) (Kish's design effect). With no or only successes ρ cannot be seen and is taken as 1.
+    Trials of one cluster are alike. How much is the intraclass correlation ρ (analysis of variance), and n of them, m
+    in a cluster on average, are worth n / (1 + (m − 1) · ρ) (Kish's design effect). Where all are alike ρ cannot be
+    seen and is taken as 1.
     """
-    clusters, n, won = len(successes), len(successes) * size, sum(successes)
-    if size == 1 or clusters < 2 or won in (0, n):
-        return clusters
-    p = won / n
-    between = size * sum((k / size - p) ** 2 for k in successes) / (clusters - 1)
-    within = sum(k * (1 - k / size) for k in successes) / (n - clusters)
-    rho = (between - within) / (between + (size - 1) * within)
+    groups = [list(values) for values in clusters if values]
+    n, count = sum(map(len, groups)), len(groups)
+    if count < 2 or n == count:
+        return count
+    size = (n - sum(len(values) ** 2 for values in groups) / n) / (count - 1)
+    means = [sum(values) / len(values) for values in groups]
+    overall = sum(map(sum, groups)) / n
+    between = sum(len(g) * (m - overall) ** 2 for g, m in zip(groups, means, strict=True)) / (count - 1)
+    within = sum((v - m) ** 2 for g, m in zip(groups, means, strict=True) for v in g) / (n - count)
+    total = between + (size - 1) * within
+    rho = (between - within) / total if total else 1.0
     return n / (1 + (size - 1) * min(1.0, max(0.0, rho)))
 
 

@@ -159,14 +159,14 @@ def _detectable(both: list[tuple[Row, Row]]) -> float | None:
     """At the reference's success rate and with as many tasks gained as here; None where no loss would be seen."""
     if not both:
         return None
-    by_task: dict[str, list[bool]] = {}
-    for a, _ in both:
-        by_task.setdefault(a["task_id"], []).append(a["success"] is True)
-    won, size = sum(map(sum, by_task.values())), max(map(len, by_task.values()))
-    worth = independent([sum(own) for own in by_task.values()], size)
+    # What is tested is the difference, so it decides how much the episodes of one task are alike.
+    by_task: dict[str, list[float]] = {}
+    for a, b in both:
+        by_task.setdefault(a["task_id"], []).append((b["success"] is True) - (a["success"] is True))
+    won = sum(a["success"] is True for a, _ in both)
     failed = [b for a, b in both if a["success"] is not True]
     gained = mean(b["success"] is True for b in failed) or 0.0
-    return detectable_retention(round(worth), won / len(both), gained)
+    return detectable_retention(round(independent(list(by_task.values()))), won / len(both), gained)
 
 
 def _per_step(rows: list[Row], name: str) -> float | None:

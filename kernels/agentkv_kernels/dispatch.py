@@ -1,9 +1,9 @@
 """Who computes an op: its torch reference or a kernel. The environment variable AGENTKV_KERNELS says.
 
-``auto`` (the default): Triton on an NVIDIA GPU; elsewhere the reference, and on the CPU the C++ kernel for the
-attention of single queries. ``reference``: always. ``triton``: wherever it can run, which is on a GPU, or anywhere in
-Triton's interpreter (TRITON_INTERPRET=1). The choice is logged once, and so is every reason for which a call falls
-back.
+``auto`` (the default): Triton on an NVIDIA GPU; elsewhere the reference, and on the CPU C++ kernels for the attention
+of single queries and products of few rows. ``reference``: always. ``triton``: wherever it can run, which is on a GPU,
+or anywhere in Triton's interpreter (TRITON_INTERPRET=1). The choice is logged once, and so is every reason for which a
+call falls back.
 """
 
 from __future__ import annotations

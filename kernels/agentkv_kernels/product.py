@@ -27,7 +27,7 @@ class OwnLinear:
     widened, a block of weights at a time, so that the model keeps its bytes.
 
     Args:
-        weight: [N, K].
+        weight: [N, K]; it may be changed in place, but stays where it is in memory.
         bias: [N], or None.
     """
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentkv_envs import EnvError, Observation, WebEnv, parse_action
 from agentkv_envs.tasks.slips import demonstrate, slips
-from agentkv_envs.tasks.training import instances, record, recorded
+from agentkv_envs.tasks.training import instances, main, record, recorded
 from agentkv_envs.types import Action, Element
 
 PAGE = Observation(
@@ -51,6 +51,27 @@ def test_a_recording_goes_on_after_its_last_whole_line(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="no file of demonstrations"):
         recorded(file)
     assert file.read_text() == "# notes\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{folder}/none/traces.jsonl"], "No such file or directory"),
+        (["{folder}"], "Is a directory"),
+        (["{folder}/diary.txt"], "no file of demonstrations"),
+        (["{folder}/t.jsonl", "--count", "-1"], "--count must be at least 1, not -1"),
+        (["{folder}/t.jsonl", "--slips", "2"], "--slips must be from 0 to 1, not 2"),
+    ],
+)
+def test_mistakes_of_a_recording_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    (tmp_path / "diary.txt").write_text("Dear diary\n")
+    monkeypatch.setattr("sys.argv", ["training", *(argument.format(folder=tmp_path) for argument in arguments)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert said in capsys.readouterr().err.splitlines()[-1]
+    assert (tmp_path / "diary.txt").read_text() == "Dear diary\n"
 
 
 @pytest.mark.browser

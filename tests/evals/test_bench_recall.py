@@ -13,8 +13,9 @@ from chat_fakes import byte_tokenizer
 from teach_helpers import row, write
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from agentkv.cache.facts import Role
 from agentkv.cli import run as cli
-from agentkv.engine import Engine
+from agentkv.engine import Engine, SamplingParams
 from agentkv.errors import AgentKVError
 from agentkv.train.errors import TrainError
 from agentkv_agents.teaching.render import Renderer
@@ -145,14 +146,14 @@ def test_decisions_in_the_file_are_not_measured_again(
     )
     assert measured(traces, capsys, **changes) == first
     assert (len(asked), len(file.read_text().splitlines())) == (1, 4)
-    with pytest.raises(EvalError, match="other demonstrations or with other settings; name another file"):
+    with pytest.raises(EvalError, match="something else than decisions of these settings; name another file"):
         measured(traces, capsys, **{**changes, "protect": ("system",)})
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([row(1)], "no demonstration has a fact to remember"),
+        ([row(1)], "no demonstration without slips has a fact to remember"),
         (
             [needle_row(1, needle={"kind": "code", "fact": "zzz", "note": "", "used_step": 3})],
             "no page before step 3 shows 'zzz'",
@@ -217,3 +218,70 @@ def test_the_table_shows_every_arm(
     assert "2 actions that need a fact" in shown
     assert all(name in shown for name in ("full", "obs-window", "0/2", "protected: task"))
     assert "obs-window" in plot.read_text()
+
+
+@pytest.mark.parametrize("content", ['{"day": 1}', "Dear diary", "Dear diary\n", '{"day": 1}\n{"day": 2}'])
+def test_a_foreign_file_is_no_file_of_decisions_and_stays_as_it_is(
+    tiny: Engine, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    file = tmp_path / "diary.txt"
+    file.write_text(content)
+    with pytest.raises(EvalError, match=r"something else than decisions|not JSON"):
+        measured(traces, capsys, rows=file)
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize(("place", "said"), [(".", "that is a folder"), ("none/rows.jsonl", "no folder")])
+def test_rows_that_cannot_be_written_are_refused_before_anything_is_measured(
+    tmp_path: Path, traces: Path, capsys: pytest.CaptureFixture[str], place: str, said: str
+) -> None:
+    with pytest.raises(EvalError, match=said):
+        measured(traces, capsys, rows=tmp_path / place)
+
+
+def test_an_action_that_is_empty_is_named(tmp_path: Path) -> None:
+    steps = [PAGES[0], {**PAGES[1], "action": " "}, *PAGES[2:]]
+    with pytest.raises(TrainError, match="step 2 of t-shop-1 has no action"):
+        read_traces([write(tmp_path / "t.jsonl", [needle_row(1, steps=steps)])])
+
+
+def test_confidence_moves_the_budget_in_earlier_actions_too(tiny: Engine, tmp_path: Path) -> None:
+    """A session is fed as one that generated the same actions: token by token, where confidence is measured."""
+    renderer = Renderer(tiny.tokenizer, tiny.tokenizer.eos_token_id)
+    (trace,) = read_traces([write(tmp_path / "t.jsonl", [needle_row(1)])])
+    case = as_case(trace, renderer)
+    ours, theirs = (tiny.open_session("conf-kv", 400, threshold=0.3) for _ in range(2))
+    bench_recall.decide(tiny, ours, case.steps)
+    felt = []
+    for step in case.steps:
+        replay = Replayed(list(step.action))
+        roles = [(Role(name), count) for name, count in step.prompt.roles]
+        params = SamplingParams(max_tokens=len(step.action), min_tokens=len(step.action))
+        felt += [e.confidence for e in tiny.generate(theirs, step.prompt.ids, params, replay, roles=roles)]
+    tiny.compute_waiting(theirs)
+    assert ours.ledger == theirs.ledger
+    kept = [session.cache.store.in_use(session.cache.store.token_index) for session in (ours, theirs)]
+    assert [set(head.tolist()) for head in kept[0].flatten(0, 1)] == [set(h.tolist()) for h in kept[1].flatten(0, 1)]
+    assert min(felt) < 0.3 < max(felt) or ours.stats.evicted_tokens > 0
+
+
+class Replayed:
+    """Lets only given tokens be chosen, one by one; none is forced."""
+
+    def __init__(self, tokens: list[int]):
+        self._tokens = tokens
+
+    @property
+    def done(self) -> bool:
+        return not self._tokens
+
+    def mask(self, logits: torch.Tensor) -> torch.Tensor:
+        only = torch.full_like(logits, float("-inf"))
+        only[self._tokens[0]] = 0.0
+        return only
+
+    def accept(self, token_id: int) -> None:
+        assert token_id == self._tokens.pop(0)
+
+    def forced(self) -> list[int]:
+        return []

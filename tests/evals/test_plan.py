@@ -47,6 +47,11 @@ def test_a_role_that_there_is_not_is_refused(lab: Lab) -> None:
         make_plan(lab.options(protect=("page",)), POLICIES)
 
 
+def test_notes_need_a_history_that_keeps_them(lab: Lab) -> None:
+    with pytest.raises(EvalError, match="--notes has no use with --history official"):
+        make_plan(lab.options(notes=True, history="official"), POLICIES)
+
+
 def test_protection_is_an_option_of_every_policy_but_full(lab: Lab) -> None:
     assert protection(Arm("h2o", "512"), ("system", "task")) == {"protect": ["system", "task"]}
     assert protection(Arm("full"), ("system",)) == protection(Arm("h2o", "512"), ()) == {}

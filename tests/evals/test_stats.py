@@ -70,9 +70,13 @@ def test_where_no_loss_could_be_seen_there_is_none(n: int, success: float, gaine
 
 
 def test_trials_that_are_all_alike_are_worth_one_of_each_cluster() -> None:
-    assert independent([4, 0, 4, 0], 4) == pytest.approx(4)
-    assert independent([2, 2, 2, 2], 4) == pytest.approx(16)
-    assert independent([1, 0, 1], 1) == 3
+    assert independent([[1] * 4, [0] * 4, [1] * 4, [0] * 4]) == pytest.approx(4)
+    assert independent([[1, 1, 0, 0]] * 4) == pytest.approx(16)
+    assert independent([[1], [0], [1]]) == 3
+    assert independent([[0, 0], [0, 0]]) == 2  # nothing to see: as if they were all alike
+    # Uneven clusters: 75 tasks of which two were run four times are worth no more than the trials there are.
+    uneven = [[1, 0, 1, 0], [0, 1, 1, 0], *([n % 2] for n in range(73))]
+    assert 73 < independent(uneven) <= 81
 
 
 def test_mean_skips_what_is_missing() -> None:

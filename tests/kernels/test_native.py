@@ -161,6 +161,21 @@ def test_products_of_few_rows(
     assert bool(((found.double() - exact).abs() <= exact.abs() * 2**-8 + slack).all())
 
 
+@pytest.mark.parametrize(
+    ("weights", "scale", "bias"),
+    [
+        (torch.zeros(8, 4, dtype=torch.int8), torch.zeros(3).bfloat16(), None),
+        (torch.zeros(8, 4, dtype=torch.int8), torch.zeros(8).bfloat16(), torch.zeros(9).bfloat16()),
+        (torch.zeros(8, 4, dtype=torch.uint8), torch.zeros(8).bfloat16(), None),
+        (torch.zeros(8, 4, dtype=torch.int8), None, None),
+        (torch.zeros(8).bfloat16(), None, None),
+    ],
+)
+def test_weights_that_make_no_layer_are_refused(weights, scale, bias) -> None:
+    with pytest.raises(ValueError, match=r"a linear layer has weights|int8 ones have one"):
+        native.multiplier(weights, scale, bias)
+
+
 @needs_compiler
 def test_products_of_views_and_of_what_is_no_number() -> None:
     layer = Int8Linear(torch.randint(-9, 9, (40, 96), dtype=torch.int8)[::2, ::2], torch.rand(20, 2).bfloat16()[:, 0])

@@ -144,7 +144,7 @@ def test_too_little_memory_is_said_before_anything_is_trained(
 ) -> None:
     memory = namedtuple("memory", "available")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(1000))
-    with pytest.raises(TrainError, match=r"tokens take about .* are free; use --length \d+$"):
+    with pytest.raises(TrainError, match=r"tokens take about .* are free; use --length \d+ and no longer --document$"):
         run(options)
     assert not (options.out / FILE).exists()
 

@@ -113,6 +113,8 @@ def _trace(line: str, file: Path, number: int) -> Trace:
         ) from error
     if not steps:
         raise TrainError(f"{file}, line {number}: the trace of {fields['task_id']} has no steps")
+    if bare := next((n for n, step in enumerate(steps, 1) if not step.action.strip()), None):
+        raise TrainError(f"{file}, line {number}: step {bare} of {fields['task_id']} has no action")
     return Trace(**fields, steps=steps, needle=needle)
 
 

@@ -179,8 +179,6 @@ def recorded(file: Path) -> set[str]:
 
 def main() -> None:
     """Entry point; see the module."""
-    from agentkv_envs.env import WebEnv
-
     parser = argparse.ArgumentParser(prog="python -m agentkv_envs.tasks.training", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=2000)
@@ -189,20 +187,33 @@ def main() -> None:
     args = parser.parse_args()
     if not 0 <= args.slips <= 1:
         parser.error(f"--slips must be from 0 to 1, not {args.slips}")
-    done, failed = recorded(args.file), 0
-    with WebEnv(screenshots=False) as env, args.file.open("a", encoding="utf-8") as file:
-        for number, instance in enumerate(instances(args.count, args.seed), 1):
+    if args.count < 1:
+        parser.error(f"--count must be at least 1, not {args.count}")
+    try:
+        _record_all(args.file, args.count, args.seed, args.slips)
+    except OSError as error:
+        parser.error(f"{args.file}: {error.strerror or error}")
+    except EnvError as error:
+        parser.error(str(error))
+
+
+def _record_all(path: Path, count: int, seed: int, slips: float) -> None:
+    from agentkv_envs.env import WebEnv
+
+    done, failed = recorded(path), 0
+    with path.open("a", encoding="utf-8") as file, WebEnv(screenshots=False) as env:
+        for number, instance in enumerate(instances(count, seed), 1):
             if instance.task.task_id in done:
                 continue
             try:
-                file.write(json.dumps(record(env, instance, args.slips), ensure_ascii=False) + "\n")
+                file.write(json.dumps(record(env, instance, slips), ensure_ascii=False) + "\n")
                 file.flush()
             except EnvError as error:
                 failed += 1
                 print(str(error).partition("\n")[0])
             if number % 100 == 0:
                 print(f"{number} instances, {failed} failed", flush=True)
-    print(f"{failed} of {args.count} instances failed")
+    print(f"{failed} of {count} instances failed")
 
 
 if __name__ == "__main__":

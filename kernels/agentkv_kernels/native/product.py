@@ -1,4 +1,4 @@
-"""Products of a few rows with int8 weights by the C++ kernel."""
+"""Products of a few rows with int8 or bfloat16 weights by the C++ kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ def multiplier(weights: Tensor, scale: Tensor | None, bias: Tensor | None) -> Ca
         weights: [N, K], bfloat16 or int8.
         scale: [N] bfloat16, of int8 weights.
         bias: [N] bfloat16, or None.
+
+    Raises:
+        ValueError: shapes or dtypes that do not go together.
     """
+    if weights.dim() != 2 or any(t is not None and t.shape != weights.shape[:1] for t in (scale, bias)):
+        raise ValueError("a linear layer has weights [N, K], and a scale and a bias of [N]")
+    if (weights.dtype is torch.int8) != (scale is not None):
+        raise ValueError(
+            f"weights of {weights.dtype} {'have' if scale is None else 'take'} no scale; int8 ones have one"
+        )
     narrow = {weights.dtype if scale is None else scale.dtype, torch.bfloat16 if bias is None else bias.dtype}
     kernel = _kernel() if weights.device.type == "cpu" and narrow == {torch.bfloat16} else None
     if kernel is None:
