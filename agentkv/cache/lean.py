@@ -36,7 +36,7 @@ INT8_ROWS = 4
 INT8_ROWS_WIDENED = 16
 """The same where those are widened."""
 
-Linear = Callable[[Tensor], Tensor]
+Projection = Callable[[Tensor], Tensor]
 """A linear layer: [B, K] to [B, N]."""
 
 
@@ -52,10 +52,10 @@ class Layer:
         scaling: of the attention scores.
     """
 
-    qkv: tuple[Linear, ...]
-    out: Linear
-    gate_up: tuple[Linear, ...]
-    down: Linear
+    qkv: tuple[Projection, ...]
+    out: Projection
+    gate_up: tuple[Projection, ...]
+    down: Projection
     attention_norm: Tensor
     mlp_norm: Tensor
     query_norm: Tensor | None
@@ -175,15 +175,15 @@ class Products:
     """The weights of a model."""
 
     layers: tuple[Layer, ...]
-    head: Linear
+    head: Projection
 
 
-def _products(model: Any, make: Callable[[Sequence[nn.Linear]], tuple[Linear, ...]]) -> Products:
+def _products(model: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Products:
     (head,) = make([model.lm_head])
     return Products(tuple(_layer(module, make) for module in model.model.layers), head)
 
 
-def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Linear, ...]]) -> Layer:
+def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Projection, ...]]) -> Layer:
     attention, mlp = module.self_attn, module.mlp
     query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
     return Layer(
@@ -199,18 +199,18 @@ def _layer(module: Any, make: Callable[[Sequence[nn.Linear]], tuple[Linear, ...]
     )
 
 
-def _together(projections: tuple[Linear, ...], x: Tensor) -> Tensor:
+def _together(projections: tuple[Projection, ...], x: Tensor) -> Tensor:
     if len(projections) == 1:
         return projections[0](x)
     return torch.cat([projection(x) for projection in projections], dim=-1)
 
 
-def _shared(linears: Sequence[nn.Linear]) -> tuple[Linear, ...]:
+def _shared(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
     """Projections with the modules' own weights; putting them together would take a copy."""
     return tuple(OwnLinear(linear.weight, linear.bias) for linear in linears)
 
 
-def _quantized(linears: Sequence[nn.Linear]) -> tuple[Linear, ...]:
+def _quantized(linears: Sequence[nn.Linear]) -> tuple[Projection, ...]:
     """One projection in place of several, its rows rounded to int8."""
     dtype = linears[0].weight.dtype
     weight = torch.cat([linear.weight for linear in linears]).float()
