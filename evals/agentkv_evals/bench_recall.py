@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentkv.cache.facts import Role, Span
+from agentkv.cache.facts import Role
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
 from agentkv.policies.registry import parse_roles
@@ -170,33 +170,28 @@ def decide(engine: Engine, session: Session, steps: Sequence[RenderedStep]) -> t
 
     The actions before are what the demonstration did, whatever the model would have done.
     """
-    for step in steps[:-1]:
+    *before, last = steps
+    for step in before:
         logits = _ask(engine, session, step)
-        _note_action(session, step)
         if session.measures_confidence:  # which moves the budget from token to token
-            _decode(engine, session, logits, step.action)
+            _take_in(engine, session, logits, step.action)
         else:
             session.ledger.extend(step.action)
-    last = steps[-1]
-    logits = _ask(engine, session, last)
-    _note_action(session, last)
+    return _take_in(engine, session, _ask(engine, session, last), last.action)
+
+
+def _take_in(engine: Engine, session: Session, logits: Tensor, tokens: Sequence[int]) -> tuple[float, bool]:
+    """A reply token by token, as if generated; its last token waits for the next page. How likely it was, and whether
+    every token of it was the likeliest."""
     nll, right = 0.0, True
-    for token in last.action:
+    for number, token in enumerate(tokens):
+        if number:
+            logits = _computed(engine, session)
         right &= int(logits.argmax()) == token
         own, _ = conclude_step(session, logits, partial(_nll, token=token))
         nll += own
         session.ledger.append(token)
-        logits = _computed(engine, session)
     return nll, right
-
-
-def _decode(engine: Engine, session: Session, logits: Tensor, tokens: Sequence[int]) -> None:
-    """Take in a reply token by token, as it was generated; the last one waits for the next page."""
-    for number, token in enumerate(tokens):
-        if number:
-            logits = _computed(engine, session)
-        conclude_step(session, logits, partial(_nll, token=token))
-        session.ledger.append(token)
 
 
 def _nll(logits: Tensor, token: int) -> Tensor:
@@ -205,9 +200,9 @@ def _nll(logits: Tensor, token: int) -> Tensor:
 
 def _ask(engine: Engine, session: Session, step: RenderedStep) -> Tensor:
     """Logits [V] from which a reply to the page would be drawn."""
-    session.check_room(len(step.prompt.ids) + len(step.action), _roles(step)[:-1])
+    session.check_room(len(step.prompt.ids) + len(step.action), _roles(step))
     session.cache.confidence = None
-    session.mark(_roles(step)[:-1])
+    session.mark(_roles(step))
     session.ledger.extend(step.prompt.ids)
     return _computed(engine, session)
 
@@ -221,11 +216,6 @@ def _computed(engine: Engine, session: Session) -> Tensor:
     logits = engine.compute_waiting(session)
     assert logits is not None  # nothing cancels it
     return logits
-
-
-def _note_action(session: Session, step: RenderedStep) -> None:
-    length = len(session.ledger)
-    session.cache.facts.add_span(Span(Role.ACTION, length, length + len(step.action)))
 
 
 def measure(

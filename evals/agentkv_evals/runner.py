@@ -135,9 +135,14 @@ class Runner:
         """The arm with its budget in bytes, where that is told by what full KV takes; the run keeps what it was."""
         if arm.budget is None or times_less(arm.budget) is None:
             return arm
+        return replace(
+            arm, budget=self._run.fixed_budget(arm.budget, lambda: in_bytes(str(arm.budget), self._full_peaks()))
+        )
+
+    def _full_peaks(self) -> list[int]:
+        """Bytes, of the episodes of full KV that have measured one."""
         full = (row["peak_kv_bytes"] for row in self._run.rows().values() if row["policy"] == REFERENCE_POLICY)
-        peaks = [peak for peak in full if peak]
-        return replace(arm, budget=self._run.fixed_budget(arm.budget, lambda: in_bytes(str(arm.budget), peaks)))
+        return [peak for peak in full if peak]
 
     def _drop_env(self) -> None:
         env, self._env = self._env, None

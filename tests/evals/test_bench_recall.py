@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agentkv.cache.facts import Role
 from agentkv.cli import run as cli
-from agentkv.engine import Engine, SamplingParams
+from agentkv.engine import Engine, SamplingParams, Session
 from agentkv.errors import AgentKVError
 from agentkv.train.errors import TrainError
 from agentkv_agents.teaching.render import Renderer
@@ -249,20 +250,29 @@ def test_confidence_moves_the_budget_in_earlier_actions_too(tiny: Engine, tmp_pa
     """A session is fed as one that generated the same actions: token by token, where confidence is measured."""
     renderer = Renderer(tiny.tokenizer, tiny.tokenizer.eos_token_id)
     (trace,) = read_traces([write(tmp_path / "t.jsonl", [needle_row(1)])])
-    case = as_case(trace, renderer)
-    ours, theirs = (tiny.open_session("conf-kv", 400, threshold=0.3) for _ in range(2))
-    bench_recall.decide(tiny, ours, case.steps)
-    felt = []
-    for step in case.steps:
-        replay = Replayed(list(step.action))
-        roles = [(Role(name), count) for name, count in step.prompt.roles]
-        params = SamplingParams(max_tokens=len(step.action), min_tokens=len(step.action))
-        felt += [e.confidence for e in tiny.generate(theirs, step.prompt.ids, params, replay, roles=roles)]
-    tiny.compute_waiting(theirs)
+    # The last action is one token, chosen before it can move anything: what differs comes from earlier ones.
+    *before, last = as_case(trace, renderer).steps
+    steps = (*before, replace(last, action=last.action[:1]))
+
+    def replayed(threshold: float) -> tuple[Session, list[float]]:
+        session, felt = tiny.open_session("conf-kv", 400, threshold=threshold), []
+        for step in steps:
+            roles = [(Role(name), count) for name, count in step.prompt.roles]
+            params = SamplingParams(max_tokens=len(step.action), min_tokens=len(step.action))
+            events = tiny.generate(session, step.prompt.ids, params, Replayed(list(step.action)), roles=roles)
+            felt += [event.confidence for event in events]
+        return session, felt
+
+    # A threshold in the middle of what the model feels, so that the budget moves.
+    felt = sorted(replayed(0.5)[1])
+    middle = felt[len(felt) // 2]
+    assert felt[0] < middle < felt[-1]
+    theirs, _ = replayed(middle)
+    ours = tiny.open_session("conf-kv", 400, threshold=middle)
+    bench_recall.decide(tiny, ours, steps)
     assert ours.ledger == theirs.ledger
     kept = [session.cache.store.in_use(session.cache.store.token_index) for session in (ours, theirs)]
     assert [set(head.tolist()) for head in kept[0].flatten(0, 1)] == [set(h.tolist()) for h in kept[1].flatten(0, 1)]
-    assert min(felt) < 0.3 < max(felt) or ours.stats.evicted_tokens > 0
 
 
 class Replayed:

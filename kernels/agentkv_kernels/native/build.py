@@ -45,7 +45,7 @@ def _reason(error: Exception) -> str:
 
 
 def _compiled() -> Path:
-    """Path of the library, compiled in some eight seconds if it is not there yet."""
+    """Path of the library, compiled in some ten seconds if it is not there yet."""
     compiler = _compiler()
     folder = resources.files(__package__ or "")
     texts = {name: folder.joinpath(name).read_text("utf-8") for name in (*_SOURCES, *_HEADERS)}
