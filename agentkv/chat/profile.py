@@ -9,7 +9,8 @@ from typing import Any
 
 from langchain_core.language_models.model_profile import ModelProfile
 
-from agentkv.errors import AgentKVError
+from agentkv.errors import AgentKVError, ModelError
+from agentkv.models.adapters import adapter_names, is_adapter, named_adapter, read_adapter
 from agentkv.models.registry import EMBEDDED, model_folder
 
 
@@ -42,11 +43,16 @@ def model_profile(
 
 
 def context_window(model: str) -> int | None:
-    """The window by the model's config file, if that is on this disk."""
-    folder = model_folder(model) if model in EMBEDDED else Path(model).expanduser()
+    """The window by the model's config file, of an adapter by its base's, if that is on this disk."""
     try:
+        if model in EMBEDDED:
+            folder = model_folder(model)
+        else:
+            folder = named_adapter(model).folder if model in adapter_names() else Path(model).expanduser()
+            if is_adapter(folder):
+                return context_window(read_adapter(folder).base)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except OSError:
+    except (OSError, ModelError):
         return None
     window: int | None = config.get("max_position_embeddings")
     return window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,16 +21,23 @@ def list_models(
     Example:
       agentkv models list
     """
-    from agentkv.models import EMBEDDED, is_pulled, model_folder
+    from agentkv.models import EMBEDDED, adapter_names, is_pulled, model_folder, named_adapter
+    from agentkv.models.adapters import read_adapter
+
+    def show(name: str, summary: str, folder: Path, pulled: bool, state: str) -> None:
+        if as_json:
+            typer.echo(json.dumps({"name": name, "pulled": pulled, "folder": str(folder), "summary": summary}))
+        else:
+            typer.echo(f"{name}  {summary}  {state}")
 
     for model in EMBEDDED.values():
         pulled, folder = is_pulled(model.name), model_folder(model.name)
-        if as_json:
-            row = {"name": model.name, "pulled": pulled, "folder": str(folder), "summary": model.summary}
-            typer.echo(json.dumps(row))
-        else:
-            state = f"in {folder}" if pulled else f"not pulled ({model.download_bytes / 1e6:.0f} MB to download)"
-            typer.echo(f"{model.name}  {model.summary}  {state}")
+        state = f"in {folder}" if pulled else f"not pulled ({model.download_bytes / 1e6:.0f} MB to download)"
+        show(model.name, model.summary, folder, pulled, state)
+    for name in adapter_names():
+        adapter = named_adapter(name)
+        base = read_adapter(adapter.folder).base
+        show(name, adapter.summary, adapter.folder, base not in EMBEDDED or is_pulled(base), f"an adapter of {base}")
 
 
 @app.command("pull")
@@ -37,7 +45,7 @@ def pull_model(
     name: Annotated[str, typer.Argument(help="A name from `agentkv models list`.")],
     force: Annotated[bool, typer.Option("--force", help="Fetch it even if the copy here is whole.")] = False,
 ) -> None:
-    """Fetch an embedded model into the cache folder and print its path.
+    """Fetch an embedded model, or an adapter's base, into the cache folder and print its path.
 
     The cache folder is ~/.cache/agentkv, or $AGENTKV_HOME.
 
@@ -46,8 +54,11 @@ def pull_model(
       agentkv models pull smollm2-135m
     """
     from agentkv.errors import UnknownName
-    from agentkv.models import EMBEDDED, names, pull
+    from agentkv.models import EMBEDDED, adapter_names, named_adapter, names, pull
+    from agentkv.models.adapters import read_adapter
 
+    if name in adapter_names():
+        name = read_adapter(named_adapter(name).folder).base
     if name not in EMBEDDED:
-        raise UnknownName(f"unknown model {name!r}; there are: {', '.join(names())}")
+        raise UnknownName(f"unknown model {name!r}; there are: {', '.join((*names(), *adapter_names()))}")
     typer.echo(pull(EMBEDDED[name], force=force))

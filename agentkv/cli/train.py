@@ -32,8 +32,11 @@ def agent(
     ] = TrainSettings.patience,
     validations: Annotated[int, _option(help="Validations in all.")] = TrainSettings.validations,
     notes: Annotated[
-        bool, _option("--notes", help="Note facts to remember when they are seen, for agentkv eval --notes.")
-    ] = False,
+        float, _option(help="Share of the demonstrations that note what must be remembered, for agentkv eval --notes.")
+    ] = 0.0,
+    start: Annotated[
+        str | None, _option(help="An adapter, by folder or name, to begin with, of the same base, rank and alpha.")
+    ] = None,
     validate: Annotated[int, _option(help="The most demonstrations of a validation set.")] = 24,
     held_out: Annotated[int, _option(help="Families of tasks held out for validation.")] = 6,
     seed: Annotated[int, _option(help="Of the adapter's beginning and of the order.")] = TrainSettings.seed,
@@ -52,6 +55,7 @@ def agent(
       python -m agentkv_envs.tasks.training traces.jsonl --count 2000 --slips 0.2
       agentkv train agent --traces traces.jsonl --out adapter
       agentkv train agent --traces traces.jsonl --out quick --tokens 100000 --lr 5e-4
+      agentkv train agent --traces more.jsonl --out further --start adapter --tokens 500000
       agentkv eval --tasks vwa75 --model adapter
     """
     from agentkv_agents.teaching.run import TeachOptions, run
@@ -68,7 +72,7 @@ def agent(
         seed=seed,
     )
     options = TeachOptions(
-        tuple(traces), out, model, settings, notes, held_out, validate, dtype, device, recompute, fresh, as_json
+        tuple(traces), out, model, settings, notes, start, held_out, validate, dtype, device, recompute, fresh, as_json
     )
     _interruptible(lambda requested: run(options, requested))
 

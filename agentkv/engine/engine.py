@@ -37,7 +37,7 @@ from agentkv.engine.session import Roles, Session
 from agentkv.engine.spill import SessionPool
 from agentkv.engine.text import check_tokens, segment_ends
 from agentkv.errors import AgentKVError, Unsupported
-from agentkv.models import EMBEDDED, resolve_model
+from agentkv.models import resolve_model, takes_int8_weights
 from agentkv.policies import Policy, build
 from agentkv.policies.rules import ModelFacts
 
@@ -118,7 +118,7 @@ class Engine:
             UnknownName, ModelError, Unsupported: see :func:`resolve_model` and :func:`load_merged`.
         """
         loaded, tokenizer = load_merged(resolve_model(model), dtype, as_device(device))
-        if weights == "auto" and model in EMBEDDED and EMBEDDED[model].int8_weights and takes_int8(loaded):
+        if weights == "auto" and takes_int8_weights(model) and takes_int8(loaded):
             weights = "int8"
         return cls(loaded, tokenizer, model, kv_pool, spill, weights, decode_graph)
 

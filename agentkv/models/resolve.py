@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from agentkv.errors import ModelError, UnknownName
-from agentkv.models.adapters import is_adapter, read_adapter
+from agentkv.models.adapters import adapter_names, is_adapter, named_adapter, read_adapter
 from agentkv.models.progress import Progress, default_progress
 from agentkv.models.registry import EMBEDDED, model_folder, names
 from agentkv.models.store import damage, pull
@@ -20,10 +20,10 @@ def is_pulled(name: str) -> bool:
 
 
 def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | str:
-    """Find a model by embedded name, local folder (of a model or an adapter) or hub id, in this order.
+    """Find a model by its name, by local folder (of a model or an adapter) or hub id, in this order.
 
-    An embedded model is pulled when absent, and pulled again when any of its files no longer has the hash
-    recorded at the pull.
+    Names are those of embedded models and of the adapters that packages bring. An embedded model is pulled when
+    absent, and pulled again when any of its files no longer has the hash recorded at the pull.
 
     Returns:
         A folder, or the hub id unchanged.
@@ -36,6 +36,8 @@ def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | 
     text = str(name)
     if text in EMBEDDED:
         return _embedded(text, progress)
+    if text in adapter_names():
+        return named_adapter(text).folder
     folder = Path(text).expanduser()
     return folder if folder.is_dir() else text
 
@@ -45,7 +47,7 @@ def check_model(name: str | Path) -> None:
     text = str(name)
     if text in EMBEDDED:
         return
-    folder = Path(text).expanduser()
+    folder = named_adapter(text).folder if text in adapter_names() else Path(text).expanduser()
     if is_adapter(folder):
         check_model(read_adapter(folder).base)
         return
@@ -56,9 +58,16 @@ def check_model(name: str | Path) -> None:
     if _HUB_ID.fullmatch(text):
         return
     raise UnknownName(
-        f"unknown model {text!r}: not an embedded name ({', '.join(names())}), "
+        f"unknown model {text!r}: not an embedded name ({', '.join((*names(), *adapter_names()))}), "
         "not an existing folder, not a hub id like org/name"
     )
+
+
+def takes_int8_weights(name: str) -> bool:
+    """Whether decoding with int8 weights was measured to be as good for the model of that name."""
+    if name in EMBEDDED:
+        return EMBEDDED[name].int8_weights
+    return name in adapter_names() and named_adapter(name).int8_weights
 
 
 def _embedded(name: str, progress: Progress | None) -> Path:

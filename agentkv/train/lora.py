@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from agentkv.models.adapters import CONFIG, FORMAT, PREFIX, VERSION, WEIGHTS
+from agentkv.models.adapters import CONFIG, FORMAT, PREFIX, VERSION, WEIGHTS, is_adapter, read_adapter
 from agentkv.train.errors import TrainError
 
 _NAME = "default"  # peft's, of the only adapter
@@ -76,6 +76,35 @@ def save_adapter(
         (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise TrainError(f"cannot write the adapter to {folder}: {error.strerror or error}") from error
+
+
+def start_weights(
+    folder: Path | str, parameters: Mapping[str, Tensor], fingerprint: str, scale: float
+) -> dict[str, Tensor]:
+    """Weights of an adapter that a training may begin with.
+
+    Args:
+        parameters: by the names of the adapter's file.
+        fingerprint: of the base; see :func:`agentkv.engine.merging.base_fingerprint`.
+        scale: of the product, alpha / rank.
+
+    Raises:
+        TrainError: it belongs to another base, or has another rank or scale.
+        ModelError: it cannot be read.
+    """
+    if not is_adapter(folder):
+        raise TrainError(f"--start {folder}: there is no adapter; give a folder that `agentkv train agent` wrote")
+    adapter = read_adapter(folder)
+    if adapter.fingerprint != fingerprint:
+        raise TrainError(f"--start {folder} was trained for {adapter.base!r} with other weights; begin without it")
+    weights = load_file(adapter.folder / WEIGHTS)
+    shapes = {name: tensor.shape for name, tensor in weights.items()}
+    if shapes != {name: tensor.shape for name, tensor in parameters.items()} or adapter.scale != scale:
+        rank = next(iter(weights.values())).shape[0]
+        raise TrainError(
+            f"--start {folder} has rank {rank} and alpha {adapter.scale * rank:g}; use the same --rank and --alpha"
+        )
+    return weights
 
 
 def load_weights(parameters: Mapping[str, nn.Parameter], weights: Mapping[str, Tensor]) -> None:

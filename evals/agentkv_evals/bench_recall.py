@@ -316,7 +316,7 @@ def _cases(options: RecallOptions, engine: Engine) -> list[Case]:
             "no demonstration without slips has a fact to remember and says which step needs it; record some with "
             "python -m agentkv_envs.tasks.training FILE"
         )
-    renderer = Renderer(engine.tokenizer, ending_token(engine.eos_token_ids, engine.tokenizer), options.notes)
+    renderer = Renderer(engine.tokenizer, ending_token(engine.eos_token_ids, engine.tokenizer), float(options.notes))
     return [as_case(trace, renderer) for trace in traces[: options.n]]
 
 

@@ -67,11 +67,23 @@ def test_a_fact_is_noted_on_the_page_that_shows_it_last() -> None:
     needle = TraceNeedle("code", "Red  kettle", "the code is [7]", used_step=5)
     trace = replace(TRACE, needle=needle)
     assert (trace.seen_step, replace(trace, needle=replace(needle, fact="wrong one")).seen_step) == (4, None)
-    noted = Renderer(tokenizer, tokenizer.eos_token_id, notes=True).document(trace)
+    noted = Renderer(tokenizer, tokenizer.eos_token_id, notes=1).document(trace)
     assert list(noted.ids) == [*ledger_of(EPISODE, TRACE.intent, {3: needle.note}), tokenizer.eos_token_id]
     # Without a fact to remember there is none, but the agent is told of notes.
-    plain = Renderer(tokenizer, tokenizer.eos_token_id, notes=True).document(TRACE)
+    plain = Renderer(tokenizer, tokenizer.eos_token_id, notes=1).document(TRACE)
     assert list(plain.ids) == [*ledger_of(EPISODE, TRACE.intent, {}), tokenizer.eos_token_id]
+
+
+def test_a_share_of_the_demonstrations_takes_notes() -> None:
+    tokenizer = puppet(lines()).tokenizer
+    without, always, half = (Renderer(tokenizer, tokenizer.eos_token_id, notes) for notes in (0, 1, 0.5))
+    noting = 0
+    for number in range(60):
+        trace = replace(TRACE, task_id=f"t{number}", needle=TraceNeedle("code", "Red  kettle", "it is [7]", 5))
+        document = half.document(trace)
+        assert document in (without.document(trace), always.document(trace))
+        noting += document == always.document(trace)
+    assert 15 < noting < 45
 
 
 def test_only_right_actions_and_their_ends_are_learned() -> None:

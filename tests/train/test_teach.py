@@ -143,3 +143,52 @@ def test_without_peft_it_says_what_to_install(
     code = cli(["train", "agent", "--traces", str(traces), "--out", str(tmp_path / "x"), "--model", str(base)])
     assert code == 2
     assert capsys.readouterr().err == "agentkv: this command needs peft: pip install 'agentkv[train]'\n"
+
+
+def test_a_training_begins_with_another_adapter(base: Path, traces: Path, tmp_path: Path) -> None:
+    run(options(base, traces, tmp_path / "first"))
+    run(options(base, traces, tmp_path / "second", start=str(tmp_path / "first")))
+    first, second = (
+        [row["loss"] for row in read_log(tmp_path / name / "log.jsonl") if row.get("set") == "unseen families"]
+        for name in ("first", "second")
+    )
+    # The file holds bfloat16, hence not to the last digit.
+    assert second[0] == pytest.approx(min(first), rel=0.01)
+    assert second[0] < first[0]
+    assert second[-1] < second[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rank": 2}, r"has rank 4 and alpha 32; use the same --rank and --alpha"),
+        ({"alpha": 8}, r"has rank 4 and alpha 32; use the same"),
+    ],
+)
+def test_an_adapter_of_another_shape_is_no_beginning(
+    base: Path, traces: Path, tmp_path: Path, changes: dict[str, int], message: str
+) -> None:
+    run(options(base, traces, tmp_path / "first"))
+    other = TrainSettings(**{**SETTINGS.as_dict(), **changes})
+    with pytest.raises(TrainError, match=message):
+        run(options(base, traces, tmp_path / "second", start=str(tmp_path / "first"), settings=other))
+
+
+def test_what_is_no_adapter_of_the_base_is_no_beginning(base: Path, traces: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match=r"there is no adapter; give a folder that `agentkv train agent` wrote"):
+        run(options(base, traces, tmp_path / "second", start=str(base)))
+    run(options(base, traces, tmp_path / "first"))
+    model = LlamaForCausalLM.from_pretrained(base)
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight += 0.01
+    model.save_pretrained(tmp_path / "other")
+    byte_tokenizer().save_pretrained(tmp_path / "other")
+    with pytest.raises(TrainError, match=r"was trained for .*base.* with other weights; begin without it"):
+        run(options(tmp_path / "other", traces, tmp_path / "second", start=str(tmp_path / "first")))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_of_notes_that_is_none_is_refused(base: Path, traces: Path, tmp_path: Path, share: float) -> None:
+    with pytest.raises(TrainError, match=r"--notes must be a share from 0 to 1"):
+        run(options(base, traces, tmp_path / "adapter", notes=share))
+    assert not (tmp_path / "adapter").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -40,10 +41,11 @@ class Renderer:
     Args:
         tokenizer: with the chat template of the model to be trained.
         eos: the token that ends a reply. A grammar ends replies before it; it is learned for use without one.
-        notes: whether the reply to the page that last shows a fact to remember begins with a note of it.
+        notes: share of the demonstrations, 0 to 1, that take notes: the reply to the page that last shows a fact to
+            remember begins with a note of it. Which ones they are depends on their names alone.
     """
 
-    def __init__(self, tokenizer: Any, eos: int, notes: bool = False):
+    def __init__(self, tokenizer: Any, eos: int, notes: float = 0.0):
         self._template = ChatTemplate(tokenizer, frozenset({eos}))
         self._eos = eos
         self._notes = notes
@@ -66,8 +68,9 @@ class Renderer:
 
     def steps(self, trace: Trace) -> Iterator[RenderedStep]:
         """The same step by step. Raises as :meth:`document`."""
-        history = make_history("append", system_prompt(action_help(trace.style), trace.intent, self._notes))
-        noted = trace.seen_step if self._notes else None
+        notes = Random(f"notes/{trace.task_id}").random() < self._notes
+        history = make_history("append", system_prompt(action_help(trace.style), trace.intent, notes))
+        noted = trace.seen_step if notes else None
         feedback, last = None, -1
         for number, step in enumerate(trace.steps):
             turns = to_turns(history.ask(step.observation, feedback, parse_failed=False))

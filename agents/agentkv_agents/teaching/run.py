@@ -13,7 +13,7 @@ import torch
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.merging import base_fingerprint
 from agentkv.models import resolve_model
-from agentkv.models.adapters import CONFIG, WEIGHTS, is_adapter
+from agentkv.models.adapters import CONFIG, WEIGHTS, adapter_names, is_adapter
 from agentkv.train import log as logs
 from agentkv.train.attention import use_packed_attention
 from agentkv.train.documents import Document
@@ -21,7 +21,7 @@ from agentkv.train.dtypes import training_dtype
 from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
 from agentkv.train.log import Log, Screen, read_log
-from agentkv.train.lora import add_lora, save_adapter
+from agentkv.train.lora import add_lora, load_weights, save_adapter, start_weights
 from agentkv.train.measure import Measured, NextTokens
 from agentkv.train.memory import check_memory, pack_bytes, recompute_activations
 from agentkv.train.settings import TrainSettings
@@ -46,7 +46,8 @@ class TeachOptions:
         traces: files of demonstrations.
         out: the folder for the adapter, its card, the log and the checkpoint.
         model: the base: embedded name, model folder or hub id.
-        notes: whether facts to remember are noted when they are seen.
+        notes: share of the demonstrations, 0 to 1, in which facts to remember are noted when they are seen.
+        start: folder or name of an adapter of the same base and rank to begin with; None: one that changes nothing.
         held_out: families that validate and are not trained on.
         validate: the most demonstrations of each validation set.
         recompute: compute activations twice instead of keeping them: slower, in less memory.
@@ -58,7 +59,8 @@ class TeachOptions:
     out: Path
     model: str = "smollm2-135m"
     settings: TrainSettings = field(default_factory=TrainSettings)
-    notes: bool = False
+    notes: float = 0.0
+    start: str | None = None
     held_out: int = 6
     validate: int = 24
     dtype: str = "auto"
@@ -77,14 +79,16 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
         ModuleNotFoundError: peft or matplotlib is missing.
         KeyboardInterrupt: after a checkpoint, when `interrupted` says so.
     """
+    if not 0 <= options.notes <= 1:
+        raise TrainError(f"--notes must be a share from 0 to 1, not {options.notes}")
     import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
     import peft  # noqa: F401
 
     traces = read_traces(options.traces)
     check_leaks(traces, test_text())
     parts = split(traces, options.held_out, options.validate, options.validate)
-    if is_adapter(options.model):
-        raise TrainError(f"{options.model} is an adapter already; train one for its base")
+    if options.model in adapter_names() or is_adapter(options.model):
+        raise TrainError(f"{options.model} is an adapter already; train one for its base, which may --start with it")
     prepare(options.out, _RESULTS, options.fresh)
     device = as_device(options.device)
     model, tokenizer = load_model(resolve_model(options.model), training_dtype(options.dtype, device), device)
@@ -102,6 +106,9 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     if options.recompute:
         recompute_activations(model)
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
+    if options.start is not None:
+        scale = settings.alpha / settings.rank
+        load_weights(parameters, start_weights(resolve_model(options.start), parameters, facts["fingerprint"], scale))
     with Screen() as screen:
         log = Log(options.out, progress.step, _print if options.json else screen.show)
         trainer = Trainer(NextTokens(model), parameters, data, settings, progress, options.out, log, interrupted)
@@ -130,6 +137,7 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
+        "start": options.start,
         "held_out": options.held_out,
         "validate": options.validate,
         "dtype": options.dtype,
