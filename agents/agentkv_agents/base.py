@@ -43,7 +43,8 @@ class AgentStep:
         action: what to do, or None if the reply was no action (then `error` says why).
         raw_text: the reply as the model wrote it.
         parse_mode: "strict", "lenient" or "failed".
-        context_full: the model's window cannot hold the next prompt or the whole reply; the episode is over.
+        context_full: the model's window, or the budget of its KV cache, cannot hold what it must of the next prompt or
+            of the whole reply; the episode is over.
         prefill_ms, decode_ms: the model's own clock, None without one; total_ms: the whole decision.
     """
 

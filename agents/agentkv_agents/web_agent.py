@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage
 
-from agentkv.errors import ContextOverflow
+from agentkv.errors import BudgetTooSmall, ContextOverflow
 from agentkv_agents.base import AgentStep, KVStats, Usage
 from agentkv_agents.history import make_history
 from agentkv_agents.notes import allow_note, split_note
@@ -72,8 +72,8 @@ class WebAgent:
         start = time.perf_counter()
         try:
             reply = self._model.invoke(messages, config=config, **options)
-        except ContextOverflow as overflow:
-            return AgentStep(None, "", "failed", str(overflow), total_ms=_ms_since(start), context_full=True)
+        except (ContextOverflow, BudgetTooSmall) as full:
+            return AgentStep(None, "", "failed", str(full), total_ms=_ms_since(start), context_full=True)
         return self._read(reply, _ms_since(start))
 
     def close(self) -> None:

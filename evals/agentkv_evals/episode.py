@@ -14,6 +14,7 @@ from agentkv_agents.stop_rules import CONTEXT_FULL
 from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task, TaskError
 from agentkv_evals import files
 from agentkv_evals.outcomes import Outcome, outcome_of
+from agentkv_evals.ways import Way, left_way
 
 T = TypeVar("T")
 _PNG = b"\x89PNG"
@@ -39,13 +40,18 @@ class Interrupted(Exception):
 
 @dataclass
 class EpisodeResult:
-    """How an episode went. Sums are over its steps; None where the agent reports nothing."""
+    """How an episode went. Sums are over its steps; None where the agent reports nothing.
+
+    Attributes:
+        way: how a failed one compares with the oracle's; None for others, and where there is no oracle.
+    """
 
     outcome: Outcome
     reason: str = ""
     intent: str = ""
     answer: str | None = None
     score_parts: dict[str, float] = field(default_factory=dict)
+    way: Way | None = None
     steps: list[dict[str, Any]] = field(default_factory=list)
     browser_ms: float = 0.0
     start_ms: float = 0.0
@@ -111,6 +117,9 @@ class EpisodeRun:
             self._take_turns(agent, observation)
         finally:
             agent.close()
+        if result.outcome in (Outcome.FAIL, Outcome.EARLY_STOP):
+            needle = task.raw.get("agentkv", {}).get("needle") or {}
+            result.way = left_way(task.oracle, [taken.action for taken in self._taken], needle.get("used_step"))
 
     def _take_turns(self, agent: Agent, observation: Observation) -> None:
         result = self._result

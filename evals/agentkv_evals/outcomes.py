@@ -8,10 +8,10 @@ from agentkv_envs import Score
 
 
 class Outcome(StrEnum):
-    """`success` and `fail` are the task's own verdict. `early_stop` is a stop rule, or a full context window,
-    and counts as a failure. `infra_error` is a browser that hung or crashed, a host that does not
-    answer, a task that cannot be carried out. `unscored` is an episode that
-    nothing here can judge. The success rate runs over all planned tasks, so the last two cannot raise it."""
+    """`success` and `fail` are the task's own verdict. `early_stop` is a stop rule, a full context window, or a
+    budget too small for what its policy must keep, and counts as a failure. `infra_error` is a browser that hung or
+    crashed, a host that does not answer, a task that cannot be carried out. `unscored` is an episode that nothing here
+    can judge. The success rate runs over all planned tasks, so the last two cannot raise it."""
 
     SUCCESS = "success"
     FAIL = "fail"

@@ -141,6 +141,9 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     if agent.needs_model:
         arms, notes = _model_arms(options, policy_names())
     else:
+        for flag, given in (("--protect", options.protect), ("--notes", options.notes)):
+            if given:
+                raise EvalError(f"{flag} is for agents with a model, and {options.agent!r} has none")
         arms = (Arm(NO_POLICY),)
         notes = (f"agent {options.agent!r} has no model: policies and budgets do not apply",)
     plan = EvalPlan(options, tuple(tasks), arms, (*notes, *_host_notes(tasks)))

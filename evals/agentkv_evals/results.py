@@ -9,6 +9,7 @@ from agentkv_evals.episode import EpisodeResult
 from agentkv_evals.outcomes import success_of
 from agentkv_evals.plan import REFERENCE_POLICY, EvalPlan, PlannedEpisode
 from agentkv_evals.provenance import utc_now
+from agentkv_evals.ways import Way
 
 
 def make_row(
@@ -30,6 +31,8 @@ def make_row(
         "task_id": episode.task.task_id,
         "intent": result.intent,
         "suite": episode.task.suite,
+        "sites": list(episode.task.sites),
+        "horizon": extra.get("horizon"),
         "family": extra.get("family"),
         "held_out": extra.get("held_out"),
         "twin_of": extra.get("twin_of"),
@@ -49,6 +52,7 @@ def make_row(
         "score_parts": result.score_parts,
         "answer": result.answer,
         "steps": len(steps),
+        **_way(result.way),
         "peak_kv_bytes": peak,
         "full_peak_ratio": _ratio(episode, peak, rows),
         "prompt_tokens": _sum(steps, "prompt_tokens"),
@@ -66,6 +70,13 @@ def make_row(
         "wall_s": result.wall_s,
         "finished_utc": utc_now(),
     }
+
+
+def _way(way: Way | None) -> dict[str, Any]:
+    """How a failed episode compares with its oracle: steps of it that were taken, and what was done then."""
+    if way is None:
+        return {"oracle_steps_taken": None, "left_by": None, "left_at_fact": None}
+    return {"oracle_steps_taken": way.followed, "left_by": str(way.cause), "left_at_fact": way.at_fact}
 
 
 def _ratio(episode: PlannedEpisode, peak: int | None, rows: Iterable[dict[str, Any]]) -> float | None:

@@ -75,6 +75,7 @@ def summarize_arm(arm: Arm, rows: list[Row], tasks: int, seeds: int, reference: 
         "success_rate": won / planned if planned else 0.0,
         "success_ci95": list(wilson_clustered(successes, seeds)),
         "groups": groups(rows),
+        "left_by": left_by(rows),
         "outcomes": {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in Outcome},
         "early_stops": dict(Counter(early)),
         "mean_peak_kv_bytes": mean(peaks),
@@ -93,18 +94,35 @@ def groups(rows: list[Row]) -> dict[str, dict[str, int]]:
     """Successes and finished episodes of the kinds of tasks a suite tells apart; kinds it does not have are left out.
 
     Held-out tasks are of families that no training instance comes from; a needle is a fact needed long after it was
-    seen, which a twin repeats where it is needed.
+    seen, which a twin repeats where it is needed; a way is what the oracle takes.
     """
+    told = [row for row in rows if row.get("horizon")]
+    sites = {site for row in told for site in row["sites"]}
     kinds = {
         "held out": [row for row in rows if row.get("held_out") is True],
         "families trained on": [row for row in rows if row.get("held_out") is False],
         "needles": [row for row in rows if row.get("needle") and not row.get("twin_of")],
         "twins": [row for row in rows if row.get("twin_of")],
+        **{f"{way} way": [row for row in rows if row.get("horizon") == way] for way in ("short", "medium", "long")},
+        **{site: [row for row in told if row["sites"] == [site]] for site in sorted(sites)},
+        "several sites": [row for row in told if len(row["sites"]) > 1],
     }
     return {
         name: {"success": sum(row["success"] is True for row in some), "finished": len(some)}
         for name, some in kinds.items()
         if some
+    }
+
+
+def left_by(rows: list[Row]) -> dict[str, dict[str, int]]:
+    """What failed episodes did instead of the oracle's next step: how many, and how many where a fact was needed."""
+    causes = [row for row in rows if row.get("left_by")]
+    return {
+        cause: {
+            "episodes": count,
+            "at_fact": sum(row["left_at_fact"] for row in causes if row["left_by"] == cause),
+        }
+        for cause, count in Counter(row["left_by"] for row in causes).most_common()
     }
 
 

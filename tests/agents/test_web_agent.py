@@ -4,7 +4,7 @@ import pytest
 from agent_fakes import ScriptedChatModel, page
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from agentkv.errors import ContextOverflow, UnknownName
+from agentkv.errors import BudgetTooSmall, ContextOverflow, UnknownName
 from agentkv_agents import WebAgent
 from agentkv_envs import Action
 
@@ -91,6 +91,7 @@ def test_other_models_get_no_grammar_and_report_what_they_have() -> None:
     "reply",
     [
         ContextOverflow(9000, 8192),
+        BudgetTooSmall("the protected words take all of it"),
         AIMessage("click", response_metadata={"agentkv": {**STATS, "finish_reason": "context_full"}}),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eval_fakes import Lab
@@ -45,6 +46,12 @@ def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
 def test_a_role_that_there_is_not_is_refused(lab: Lab) -> None:
     with pytest.raises(AgentKVError, match="--protect: cannot protect 'page'; roles: system, task"):
         make_plan(lab.options(protect=("page",)), POLICIES)
+
+
+@pytest.mark.parametrize("changes", [{"notes": True}, {"protect": ("task",)}, {"protect": ("bogus",)}])
+def test_what_concerns_a_model_is_refused_for_agents_without_one(lab: Lab, changes: dict[str, Any]) -> None:
+    with pytest.raises(EvalError, match=r"is for agents with a model, and 'oracle' has none"):
+        make_plan(lab.options(agent="oracle", **changes), POLICIES)
 
 
 def test_notes_need_a_history_that_keeps_them(lab: Lab) -> None:

@@ -168,6 +168,7 @@ def test_a_hung_page_ends_the_episode_and_not_the_run(
         (["nothing useful"], "parse_failures", 3),
         ([NEXT], "max_steps", 4),
         ([NEXT, ContextOverflow(9000, 8192)], "context_full", 2),
+        ([NEXT, BudgetTooSmall("no room")], "context_full", 2),
     ],
 )
 def test_early_stops_are_failures(lab: Lab, replies: list[Any], reason: str, steps: int) -> None:

@@ -12,6 +12,7 @@ from agentkv_evals import text
 from agentkv_evals.report import plots, view
 from agentkv_evals.run_folder import RunFolder
 from agentkv_evals.summary import arms_of
+from agentkv_evals.ways import Cause
 
 
 def render_report(run: RunFolder, summary: dict[str, Any]) -> str:
@@ -29,6 +30,7 @@ def render_report(run: RunFolder, summary: dict[str, Any]) -> str:
                 {**arm, "color": color, "shares": view.outcome_shares(arm)}
                 for arm, color in zip(summary["arms"], colors, strict=True)
             ],
+            causes=[str(cause) for cause in Cause if any(cause in arm["left_by"] for arm in summary["arms"])],
             tasks=tasks,
             commits=list(dict.fromkeys(start["git"]["commit"] for start in config["starts"] if start["git"])),
             viewer=view.viewer_data(run, tasks),

@@ -1,0 +1,103 @@
+"""What failed episodes did instead of the oracle's next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from eval_fakes import NEXT, Lab
+
+from agentkv_envs import load_suite
+from agentkv_evals.cli import run_eval
+from agentkv_evals.summary import groups, left_by
+from agentkv_evals.ways import Cause, Way, left_way
+
+ORACLE = ('type "Search" [kettle] [1]', 'click "Red kettle"', 'type "Comment" [DAHLIA47] [0]', "stop [done]")
+SEARCH, RED = 'type "Search" [3] [kettle] [1]', 'click "Red kettle" [7]'
+
+
+@pytest.mark.parametrize(
+    ("taken", "followed", "cause"),
+    [
+        ([], 0, Cause.CUT_OFF),
+        ([None, None], 0, Cause.CUT_OFF),
+        ([SEARCH], 1, Cause.CUT_OFF),
+        (['type "Search" [3] [red] [1]', RED], 0, Cause.OTHER_TEXT),
+        (['type "Search" [3] [kettle] [0]'], 0, Cause.OTHER_TEXT),
+        ([SEARCH, 'click "Blue kettle" [8]', "stop [done]"], 1, Cause.OTHER_ELEMENT),
+        ([SEARCH, 'type "Red kettle" [7] [x] [0]'], 1, Cause.OTHER_ACTION),
+        ([SEARCH, "stop [done]"], 1, Cause.STOPPED),
+        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA] [0]'], 2, Cause.OTHER_TEXT),
+        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', "stop [no]"], 3, Cause.ANSWER),
+        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', 'click "Post" [1]'], 3, Cause.WENT_ON),
+        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', "stop [done]"], 4, Cause.MORE),
+        # Detours between common steps are no fault of their own, nor is a reply that was no action.
+        ([SEARCH, 'click "Blue kettle" [8]', None, "go_back", RED, None, "go_back"], 2, Cause.OTHER_ACTION),
+    ],
+)
+def test_the_first_step_after_the_last_common_one_is_the_cause(
+    taken: list[str | None], followed: int, cause: Cause
+) -> None:
+    assert left_way(ORACLE, taken, None) == Way(followed, cause, at_fact=False)
+
+
+def test_it_says_whether_the_step_needed_a_fact() -> None:
+    forgot = [SEARCH, RED, 'type "Comment" [9] [TULIP12] [0]']
+    assert [left_way(ORACLE, forgot, step) == Way(2, Cause.OTHER_TEXT, at_fact=step == 3) for step in (2, 3, 4)]
+    assert left_way(ORACLE, forgot, 3).at_fact  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("taken", [["click [7]"], ["type [3] [kettle] [1]"]])
+def test_actions_without_labels_cannot_be_compared(taken: list[str]) -> None:
+    assert left_way(ORACLE, taken, None) is None
+    assert left_way((), [SEARCH], None) is None
+
+
+def test_every_oracle_can_be_compared_with() -> None:
+    for task in load_suite("vwa75"):
+        whole = left_way(task.oracle, task.oracle, None)
+        assert whole == Way(len(task.oracle), Cause.MORE, at_fact=False)
+        needle = task.raw["agentkv"]["needle"]
+        used = needle and needle["used_step"]
+        if used:
+            short = left_way(task.oracle, task.oracle[: used - 1], used)
+            assert short == Way(used - 1, Cause.CUT_OFF, at_fact=True)
+
+
+def test_rows_and_report_tell_it(lab: Lab) -> None:
+    lab.replies = {"full": [NEXT, "stop [three]"], "window": ["stop [one]"]}
+    assert run_eval(lab.options(), lab.backends) == 0
+    rows = lab.rows()
+    assert [(row["policy"], row["oracle_steps_taken"], row["left_by"], row["left_at_fact"]) for row in rows] == [
+        ("full", 1, "other answer", False),
+        ("window", None, None, None),
+        ("full", 1, "other answer", False),
+        ("window", 0, "stopped too early", False),
+    ]
+    assert left_by(rows) == {
+        "other answer": {"episodes": 2, "at_fact": 0},
+        "stopped too early": {"episodes": 1, "at_fact": 0},
+    }
+    report = (Path(lab.run) / "report.html").read_text()
+    assert "What failed episodes did instead" in report
+    assert report.index("<td>stopped too early</td>") < report.index("<td>other answer</td>")
+    assert "<td>other text</td>" not in report
+
+
+def test_a_report_without_failures_has_no_such_table(lab: Lab) -> None:
+    lab.replies = {"full": [NEXT, "stop [one]"]}
+    assert run_eval(lab.options({"t-1": "one"}, policies=("full",)), lab.backends) == 0
+    assert "What failed episodes did instead" not in (Path(lab.run) / "report.html").read_text()
+
+
+def test_tasks_are_grouped_by_the_length_of_their_way_and_by_site() -> None:
+    def row(success: bool, horizon: str, *sites: str) -> dict[str, object]:
+        return {"success": success, "horizon": horizon, "sites": list(sites)}
+
+    found = groups([row(True, "short", "forum"), row(False, "long", "forum", "shopping"), row(False, "short", "forum")])
+    assert found == {
+        "short way": {"success": 1, "finished": 2},
+        "long way": {"success": 0, "finished": 1},
+        "forum": {"success": 1, "finished": 2},
+        "several sites": {"success": 0, "finished": 1},
+    }
