@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from agentkv_envs import Action, parse_action
 from agentkv_envs.actions import ELEMENT_KINDS, FIELD_KINDS
+from agentkv_envs.tasks.draft import READ
 
 
 class Cause(StrEnum):
@@ -44,11 +45,11 @@ def left_way(oracle: Sequence[str], taken: Sequence[str | None], fact_step: int 
     A task may have other solutions than the oracle's, so this explains failures and is no score.
 
     Args:
-        oracle: its actions, by label.
+        oracle: its actions, by label; of a plan, what is only read is left out.
         taken: the actions of the episode, None where a reply was none.
         fact_step: the number, from 1, of the oracle's step that needs a fact seen earlier.
     """
-    plan = [_bare(text) for text in oracle]
+    plan = [_bare(text) for text in oracle if not READ.fullmatch(text)]
     done = [None if text is None else _bare(text) for text in taken]
     if not plan or any(step is not None and _unlabelled(step) for step in done):
         return None

@@ -10,10 +10,11 @@ import pytest
 
 from agentkv_envs import Task, load_suite, parse_action
 from agentkv_envs.sites import World, open_site
+from agentkv_envs.tasks.assemble import at_seed
 from agentkv_envs.tasks.manifest import VWA75
 from agentkv_envs.tasks.oracle import length_class
 from agentkv_envs.tasks.recording import draft_of
-from agentkv_envs.tasks.training import Instance, instances, normalised
+from agentkv_envs.tasks.training import Instance, instances, names, normalised
 
 TASKS = load_suite("vwa75")
 EXTRA = {task.task_id: task.raw["agentkv"] for task in TASKS}
@@ -107,6 +108,30 @@ def test_intents_differ() -> None:
 def test_another_data_seed_gives_as_many_tasks_again() -> None:
     drawn = {draft_of(spec, World(seed)).intent for seed in range(2) for spec in VWA75.values() if not spec.twin_of}
     assert len(drawn) > 1.9 * len(originals())
+
+
+def test_the_suite_of_training_has_a_task_of_every_family_that_may_be_trained_on() -> None:
+    tasks = load_suite("train")
+    assert [task.raw["agentkv"]["family"] for task in tasks] == names()
+    assert {(task.suite, task.split, task.raw["agentkv"]["held_out"]) for task in tasks} == {("train", "train", False)}
+    assert load_suite("train:train-better_*,train-pickup_day")[0].task_id == "train-better_rated"
+    # In another world everything is drawn again, and still solved by a plan.
+    world = World(500, "train")
+    (task,) = load_suite("train:train-better_rated")
+    sites = [open_site(name, world, {}) for name in task.sites]
+    again = at_seed(task, world, sites)
+    for site in sites:
+        site.close()
+    assert again.intent != task.intent
+    assert again.oracle[-1].startswith("stop")
+    assert again.raw["agentkv"]["data_seed"] == 500
+
+
+def test_a_plan_says_which_of_its_actions_needs_the_fact() -> None:
+    (task,) = load_suite("train:train-deal_for_two")
+    actions = [step for step in task.oracle if not step.startswith("read [")]
+    needle = task.raw["agentkv"]["needle"]
+    assert actions[needle["used_step"] - 1] == f'type "Discount code" [{needle["fact"]}] [1]'
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -53,6 +53,19 @@ def test_actions_without_labels_cannot_be_compared(taken: list[str]) -> None:
     assert left_way((), [SEARCH], None) is None
 
 
+def test_what_a_plan_only_reads_is_no_step() -> None:
+    plan = (ORACLE[0], "read [type [x] of it]", *ORACLE[1:])
+    assert left_way(plan, [SEARCH, RED, "stop [done]"], 3) == Way(2, Cause.STOPPED, at_fact=True)
+
+
+def test_plans_of_training_tasks_can_be_compared_with() -> None:
+    for task in load_suite("train"):
+        actions = [step for step in task.oracle if not step.startswith(("read [", "scan ["))]
+        needle = task.raw["agentkv"]["needle"] or {}
+        cut = needle.get("used_step", len(actions)) - 1
+        assert left_way(task.oracle, actions[:cut], needle.get("used_step")) == Way(cut, Cause.CUT_OFF, bool(needle))
+
+
 def test_every_oracle_can_be_compared_with() -> None:
     for task in load_suite("vwa75"):
         whole = left_way(task.oracle, task.oracle, None)

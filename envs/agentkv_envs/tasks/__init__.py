@@ -18,7 +18,7 @@ from agentkv_envs.tasks.files import below
 from agentkv_envs.tasks.schema import read_task
 from agentkv_envs.types import Task
 
-SUITES = ("vwa75", "vwa75-lite", *official.SUITES, miniwob.SUITE)
+SUITES = ("vwa75", "vwa75-lite", "train", *official.SUITES, miniwob.SUITE)
 _LITE = 25
 _PLACEHOLDER = re.compile(r"__([A-Z][A-Z0-9_]*?)__")
 
@@ -26,7 +26,8 @@ _PLACEHOLDER = re.compile(r"__([A-Z][A-Z0-9_]*?)__")
 def load_suite(spec: str, vwa_configs: str | Path | None = None) -> list[Task]:
     """The tasks of a suite: "vwa75", or "vwa75:GLOB[,GLOB...]" for those whose id matches.
 
-    "vwa75-lite" are the 25 tasks of `vwa75` with the shortest oracles.
+    "vwa75-lite" are the 25 tasks of `vwa75` with the shortest oracles. "train" has a task of each family that may be
+    trained on, in the worlds of training: to choose by, without a look at the tests.
 
     "vwa:SITE:0-50" and "vwa75-official" are tasks on VisualWebArena's real hosts, read from `vwa_configs` (see
     `official`); "miniwob" are those of the installed MiniWoB++.
@@ -64,6 +65,10 @@ def _shipped(suite: str) -> list[Task]:
         tasks = _shipped("vwa75")
         shortest = {t.task_id for t in sorted(tasks, key=lambda t: (len(t.oracle), t.task_id))[:_LITE]}
         return [task for task in tasks if task.task_id in shortest]
+    if suite == "train":
+        from agentkv_envs.tasks import training
+
+        return training.suite()
     folder = resources.files(__package__ or "").joinpath(suite)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
     return [read_task(json.loads(f.read_text("utf-8")), f"{suite}/{f.name}") for f in files]
@@ -106,7 +111,7 @@ def _own(data: Any, source: str, prefix: str) -> Task:
     for picture in task.images:
         if not picture.startswith(("http://", "https://", "__")) and below(task.folder, picture) is None:
             raise TaskError(source, f"{prefix}image", f"there is no picture {picture!r} in the folder of the file")
-    if task.suite not in (*SUITES, "train"):
+    if task.suite not in SUITES:
         return task
     return replace(task, raw={**task.raw, "agentkv": {**task.raw["agentkv"], "suite": "file"}})
 

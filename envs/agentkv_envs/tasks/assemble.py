@@ -121,6 +121,8 @@ def _extra(
     facts: dict[str, Any] | None = None
     if needle is not None:
         facts = {"kind": needle.kind, "fact": needle.fact}
+        if distance is None and draft.fact_step is not None:
+            facts["used_step"] = draft.fact_step
         if distance is not None:
             facts |= {
                 "first_seen_step": distance.first_seen_step,

@@ -18,6 +18,7 @@ from agentkv_envs.actions import clean_label
 from agentkv_envs.sites import World
 
 NEEDLE_KINDS = ("code", "attribute", "relation")
+READ = re.compile(r"(read|scan) \[(.*)\]")
 
 
 class NoDraw(Exception):
@@ -36,6 +37,11 @@ class Step:
 
     text: str
     uses: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is no action of its own."""
+        return READ.fullmatch(self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,12 @@ class Draft:
     def intent(self) -> str:
         """The template with its values filled in."""
         return re.sub(r"\{\{(\w+)\}\}", lambda m: self.values[m.group(1)], self.template)
+
+    @property
+    def fact_step(self) -> int | None:
+        """The number, from 1, of the first action of the plan that needs the needle; what is only read is no action."""
+        actions = (step for step in self.plan if not step.reads)
+        return next((number for number, step in enumerate(actions, 1) if step.uses), None)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ with how far the needle lay behind when it was needed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -14,11 +13,10 @@ from typing import Any, Protocol
 from agentkv_envs.actions import parse_action
 from agentkv_envs.errors import ActionError
 from agentkv_envs.resolve import resolve
-from agentkv_envs.tasks.draft import Needle, Step
+from agentkv_envs.tasks.draft import READ, Needle, Step
 from agentkv_envs.types import Action, Observation, Score, StepResult, Task
 
 MAX_REVEALS = 8
-_READ = re.compile(r"(read|scan) \[(.*)\]")
 # Links and buttons that lead on in a list which a site itself has cut into pages.
 _ONWARD = ("next page", "next", "load more comments", "load more", "older posts", "more comments")
 
@@ -47,7 +45,7 @@ def follow(step: str, observation: Observation) -> Action | None:
     Raises:
         OracleError: the page neither shows it nor has more to show.
     """
-    if (wanted := _READ.fullmatch(step)) is not None:
+    if (wanted := READ.fullmatch(step)) is not None:
         if plain(wanted.group(2)) in plain(observation.text):
             return None
         return _reveal(step, observation, cut_texts=wanted.group(1) == "read")

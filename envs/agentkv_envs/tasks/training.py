@@ -23,7 +23,7 @@ from typing import Any
 from agentkv_envs.errors import EnvError, TaskError
 from agentkv_envs.sites import World, open_site
 from agentkv_envs.tasks import families
-from agentkv_envs.tasks.assemble import Spec, as_task, draw, task_json
+from agentkv_envs.tasks.assemble import Spec, as_task, draw, plan_task, task_json
 from agentkv_envs.tasks.oracle import Env
 from agentkv_envs.tasks.slips import Demonstration, Taken, demonstrate
 from agentkv_envs.types import Task
@@ -79,6 +79,15 @@ def instances(count: int, seed: int = 0) -> Iterator[Instance]:
                     yield instance
         if made >= count:
             return
+
+
+def suite() -> list[Task]:
+    """A task of every family, in the world of data seed 0; other seeds draw it again. For choices, not for results."""
+    world = World(0, "train")
+    with ExitStack() as stack:
+        databases = _open_all(world, stack)
+        specs = [Spec(f"{SUITE}-{name}", name) for name in names()]
+        return [plan_task(spec, world, databases, suite=SUITE) for spec in specs]
 
 
 def _open_all(world: World, stack: ExitStack) -> dict[str, sqlite3.Connection]:
