@@ -67,7 +67,7 @@ class ChatAgentKV(BaseChatModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), arbitrary_types_allowed=True)
 
     model: str = Field(default_factory=from_env("AGENTKV_MODEL", default="smollm2-135m"))
-    """Embedded name, model folder, or hub id."""
+    """Name (`agentkv models list`), folder of a model or an adapter, or hub id."""
     kv_policy: str = Field(default_factory=from_env("AGENTKV_KV_POLICY", default="full"))
     kv_budget: int | str | None = Field(default_factory=from_env("AGENTKV_KV_BUDGET", default=None))
     """Per session: tokens (512), bytes ("24MiB") or a share of the window ("25%")."""

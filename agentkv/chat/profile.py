@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.language_models.model_profile import ModelProfile
 
 from agentkv.errors import AgentKVError, ModelError
-from agentkv.models.adapters import adapter_names, is_adapter, named_adapter, read_adapter
+from agentkv.models.adapters import find_adapter, read_adapter
 from agentkv.models.registry import EMBEDDED, model_folder
 
 
@@ -45,12 +45,9 @@ def model_profile(
 def context_window(model: str) -> int | None:
     """The window by the model's config file, of an adapter by its base's, if that is on this disk."""
     try:
-        if model in EMBEDDED:
-            folder = model_folder(model)
-        else:
-            folder = named_adapter(model).folder if model in adapter_names() else Path(model).expanduser()
-            if is_adapter(folder):
-                return context_window(read_adapter(folder).base)
+        if (adapter := find_adapter(model)) is not None:
+            return context_window(read_adapter(adapter).base)
+        folder = model_folder(model) if model in EMBEDDED else Path(model).expanduser()
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ModelError):
         return None

@@ -14,7 +14,7 @@ app.command("kernels")(kernels)
 _option = typer.Option
 
 
-_MODEL_HELP = "Embedded name, model folder or hub id."
+_MODEL_HELP = "Name (agentkv models list), folder or hub id."
 _POLICY_HELP = "KV policy, beside the full-KV baseline; repeatable. [default: streaming-llm, h2o, conf-kv]"
 _BUDGET_HELP = "KV budget: 6MiB, 512 tokens or 25%; repeatable. [default: 6MiB]"
 _DTYPE_HELP = "auto, float32 or bfloat16."

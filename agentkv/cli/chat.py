@@ -17,7 +17,7 @@ _option = typer.Option
 
 
 def chat(
-    model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
+    model: Annotated[str, _option(help="Name (agentkv models list), folder or hub id.")] = "smollm2-135m",
     policy: Annotated[str, _option(help="KV policy of the session.")] = "full",
     budget: Annotated[str | None, _option(help="KV budget of the session: 512, 24MiB or 25%.")] = None,
     session: Annotated[str, _option(help="Id of the session.")] = "chat",

@@ -26,7 +26,7 @@ class Finding:
 
 
 def doctor(
-    model: Annotated[str, typer.Option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
+    model: Annotated[str, typer.Option(help="Name (agentkv models list), folder or hub id.")] = "smollm2-135m",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     weights: Annotated[str, typer.Option(help="Of decode steps: model, int8 or auto.")] = "auto",

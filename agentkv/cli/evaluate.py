@@ -15,7 +15,7 @@ _option = typer.Option
 def evaluate(
     tasks: Annotated[str | None, _option(help="Suite, or SUITE:GLOB over task ids.")] = None,
     task_file: Annotated[Path | None, _option(help="JSON file of tasks, in place of --tasks.")] = None,
-    model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = EvalOptions.model,
+    model: Annotated[str, _option(help="Name (agentkv models list), folder or hub id.")] = EvalOptions.model,
     agent: Annotated[str, _option(help="llm, oracle, random or null.")] = EvalOptions.agent,
     policy: Annotated[list[str] | None, _option(help="KV policy; repeatable. [default: full]")] = None,
     budget: Annotated[

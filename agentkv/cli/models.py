@@ -1,4 +1,4 @@
-"""`agentkv models`: the models that come without a model hub."""
+"""`agentkv models`: the models that come with a name, without a model hub."""
 
 from __future__ import annotations
 
@@ -8,36 +8,60 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(rich_markup_mode=None, help="Embedded models: list and fetch them.")
+app = typer.Typer(rich_markup_mode=None, help="The models that come with a name: list and fetch them.")
 
 
 @app.command("list")
 def list_models(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per model.")] = False,
 ) -> None:
-    """Show the embedded models and whether they are in the cache folder.
+    """Show the embedded models, whether they are in the cache folder, and the adapters that packages bring.
 
     \b
     Example:
       agentkv models list
     """
-    from agentkv.models import EMBEDDED, adapter_names, is_pulled, model_folder, named_adapter
-    from agentkv.models.adapters import read_adapter
-
-    def show(name: str, summary: str, folder: Path, pulled: bool, state: str) -> None:
-        if as_json:
-            typer.echo(json.dumps({"name": name, "pulled": pulled, "folder": str(folder), "summary": summary}))
-        else:
-            typer.echo(f"{name}  {summary}  {state}")
+    from agentkv.models import EMBEDDED, adapter_names, is_pulled, model_folder
 
     for model in EMBEDDED.values():
-        pulled, folder = is_pulled(model.name), model_folder(model.name)
-        state = f"in {folder}" if pulled else f"not pulled ({model.download_bytes / 1e6:.0f} MB to download)"
-        show(model.name, model.summary, folder, pulled, state)
+        folder = model_folder(model.name)
+        _show(model.name, model.summary, folder, is_pulled(model.name), as_json, _state(model.name))
     for name in adapter_names():
+        _list_adapter(name, as_json)
+
+
+def _list_adapter(name: str, as_json: bool) -> None:
+    """A line for an adapter; a package that is broken is told and hides no other."""
+    from agentkv.errors import ModelError
+    from agentkv.models import EMBEDDED, is_pulled, named_adapter
+    from agentkv.models.adapters import read_adapter
+
+    try:
         adapter = named_adapter(name)
         base = read_adapter(adapter.folder).base
-        show(name, adapter.summary, adapter.folder, base not in EMBEDDED or is_pulled(base), f"an adapter of {base}")
+    except ModelError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        return
+    embedded = base in EMBEDDED
+    state = f"adapter of {base}, " + (_state(base) if embedded else f"its base in {base}")
+    _show(name, adapter.summary, adapter.folder, is_pulled(base) if embedded else None, as_json, state)
+
+
+def _state(name: str) -> str:
+    """Where an embedded model is."""
+    from agentkv.models import EMBEDDED, is_pulled, model_folder
+
+    if is_pulled(name):
+        return f"in {model_folder(name)}"
+    return f"not pulled ({EMBEDDED[name].download_bytes / 1e6:.0f} MB to download)"
+
+
+def _show(name: str, summary: str, folder: Path, pulled: bool | None, as_json: bool, state: str) -> None:
+    """One line; `pulled` is None where nobody knows."""
+    if as_json:
+        typer.echo(json.dumps({"name": name, "pulled": pulled, "folder": str(folder), "summary": summary}))
+    else:
+        typer.echo(f"{name}  {summary}  {state}")
 
 
 @app.command("pull")
@@ -54,11 +78,13 @@ def pull_model(
       agentkv models pull smollm2-135m
     """
     from agentkv.errors import UnknownName
-    from agentkv.models import EMBEDDED, adapter_names, named_adapter, names, pull
-    from agentkv.models.adapters import read_adapter
+    from agentkv.models import EMBEDDED, adapter_names, names, pull
+    from agentkv.models.adapters import find_adapter, read_adapter
 
-    if name in adapter_names():
-        name = read_adapter(named_adapter(name).folder).base
-    if name not in EMBEDDED:
+    adapter = find_adapter(name)
+    wanted = name if adapter is None else read_adapter(adapter).base
+    if wanted not in EMBEDDED and adapter is not None:
+        raise UnknownName(f"the base of {name} is {wanted}, which is not fetched by agentkv; it is used where it lies")
+    if wanted not in EMBEDDED:
         raise UnknownName(f"unknown model {name!r}; there are: {', '.join((*names(), *adapter_names()))}")
-    typer.echo(pull(EMBEDDED[name], force=force))
+    typer.echo(pull(EMBEDDED[wanted], force=force))

@@ -15,7 +15,7 @@ _option = typer.Option
 def serve(
     host: Annotated[str, _option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, _option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
-    model: Annotated[str, _option(help="Embedded name, model folder or hub id.")] = "smollm2-135m",
+    model: Annotated[str, _option(help="Name (agentkv models list), folder or hub id.")] = "smollm2-135m",
     policy: Annotated[str, _option(help="KV policy of every session.")] = "full",
     budget: Annotated[str | None, _option(help="KV budget of a session: 512, 24MiB or 25%.")] = None,
     kv_pool: Annotated[str | None, _option(help="KV memory of all sessions: 2GiB, or a share of what is free.")] = None,

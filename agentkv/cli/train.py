@@ -20,7 +20,7 @@ _option = typer.Option
 def agent(
     traces: Annotated[list[Path], _option(help="File of demonstrations; repeatable.")],
     out: Annotated[Path, _option(help="Folder for the adapter, its card, the log and the checkpoint.")],
-    model: Annotated[str, _option(help="The base: embedded name, model folder or hub id.")] = "smollm2-135m",
+    model: Annotated[str, _option(help="The base: name, model folder or hub id.")] = "smollm2-135m",
     tokens: Annotated[int, _option(help="Tokens to train on.")] = TrainSettings.tokens,
     length: Annotated[int, _option(help="The most tokens computed at once.")] = TrainSettings.length,
     batch: Annotated[int, _option(help="Packs of that length per step.")] = TrainSettings.batch,
@@ -84,7 +84,7 @@ def gates(
     traces: Annotated[
         list[Path] | None, _option(help="File of demonstrations, to train on their actions too; repeatable.")
     ] = None,
-    model: Annotated[str, _option(help="Embedded name, folder (of an adapter too) or hub id.")] = "smollm2-135m",
+    model: Annotated[str, _option(help="Name (agentkv models list), folder or hub id.")] = "smollm2-135m",
     tokens: Annotated[int, _option(help="Tokens to train on, shared by text, recall and traces.")] = 500_000,
     document: Annotated[int, _option(help="Tokens of a document of text and of recall.")] = 1024,
     length: Annotated[int, _option(help="The most tokens computed at once.")] = 2048,

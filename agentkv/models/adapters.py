@@ -8,12 +8,14 @@ bring adapters with names, by entry points of the group `agentkv.adapters` that 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from agentkv.errors import ModelError
+from agentkv.models.registry import EMBEDDED
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -40,21 +42,57 @@ class NamedAdapter:
 
 
 def adapter_names() -> tuple[str, ...]:
-    """Names of the adapters that installed packages bring; loads none of them."""
+    """Names of the adapters that installed packages bring; loads none of them. Embedded models keep their names."""
     return tuple(sorted(_entries()))
 
 
 def named_adapter(name: str) -> NamedAdapter:
-    """The adapter of that name. Raises ModelError if its package has something else under it."""
-    found = _entries()[name].load()
-    if not isinstance(found, NamedAdapter):
-        raise ModelError(f"the entry point {name!r} of {ENTRY_POINT_GROUP} is no NamedAdapter; mend that package")
+    """The adapter of that name.
+
+    Raises:
+        ModelError: its package cannot be loaded, brings something else, or another one has the same name.
+    """
+    entries = _entries()[name]
+    if len(entries) > 1:
+        raise ModelError(
+            f"several installed packages bring an adapter {name!r}: {_origins(entries)}; remove all but one"
+        )
+    try:
+        found = entries[0].load()
+    except Exception as error:  # whatever a foreign package does when it is imported
+        raise ModelError(f"the adapter {name!r} of {_origins(entries)} cannot be loaded ({error})") from error
+    if not isinstance(found, NamedAdapter) or not is_adapter(found.folder):
+        raise ModelError(
+            f"the adapter {name!r} of {_origins(entries)} is no NamedAdapter with files; mend that package"
+        )
     return found
 
 
+def find_adapter(name: Path | str) -> Path | None:
+    """The folder of an adapter that is given by its name or by its folder; None where there is none.
+
+    Raises:
+        ModelError: as :func:`named_adapter`.
+    """
+    if str(name) in EMBEDDED:
+        return None
+    if str(name) in _entries():
+        return named_adapter(str(name)).folder
+    folder = Path(name).expanduser()
+    return folder if is_adapter(folder) else None
+
+
 @cache
-def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
+def _entries() -> dict[str, tuple[EntryPoint, ...]]:
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        if entry.name not in EMBEDDED:
+            found[entry.name] = (*found.get(entry.name, ()), entry)
+    return found
+
+
+def _origins(entries: Sequence[EntryPoint]) -> str:
+    return ", ".join(entry.dist.name if entry.dist else entry.value for entry in entries)
 
 
 @dataclass(frozen=True)
@@ -64,12 +102,14 @@ class Adapter:
     Attributes:
         base: the model it belongs to: embedded name, folder or hub id.
         fingerprint: of the base's weights.
-        scale: of the product that is added to a weight.
+        rank: of the product that is added to a weight.
+        scale: of that product, alpha / rank.
     """
 
     folder: Path
     base: str
     fingerprint: str
+    rank: int
     scale: float
 
 
@@ -89,7 +129,8 @@ def read_adapter(folder: Path | str) -> Adapter:
     folder = Path(folder).expanduser()
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        scale = float(config["lora_alpha"]) / int(config["r"])
+        rank = int(config["r"])
+        scale = float(config["lora_alpha"]) / rank
         with safe_open(folder / WEIGHTS, framework="pt") as file:
             about = file.metadata() or {}
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, SafetensorError) as error:
@@ -99,4 +140,4 @@ def read_adapter(folder: Path | str) -> Adapter:
             f"the adapter {folder} was not written by `agentkv train agent` of this version: its file does not say "
             "which weights it belongs to; merge it into its base and give the folder of the merged model"
         )
-    return Adapter(folder, about["base"], about["fingerprint"], scale)
+    return Adapter(folder, about["base"], about["fingerprint"], rank, scale)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from agentkv.errors import ModelError, UnknownName
-from agentkv.models.adapters import adapter_names, is_adapter, named_adapter, read_adapter
+from agentkv.models.adapters import adapter_names, find_adapter, named_adapter, read_adapter
 from agentkv.models.progress import Progress, default_progress
 from agentkv.models.registry import EMBEDDED, model_folder, names
 from agentkv.models.store import damage, pull
@@ -36,8 +36,8 @@ def resolve_model(name: str | Path, progress: Progress | None = None) -> Path | 
     text = str(name)
     if text in EMBEDDED:
         return _embedded(text, progress)
-    if text in adapter_names():
-        return named_adapter(text).folder
+    if (adapter := find_adapter(text)) is not None:
+        return adapter
     folder = Path(text).expanduser()
     return folder if folder.is_dir() else text
 
@@ -47,10 +47,10 @@ def check_model(name: str | Path) -> None:
     text = str(name)
     if text in EMBEDDED:
         return
-    folder = named_adapter(text).folder if text in adapter_names() else Path(text).expanduser()
-    if is_adapter(folder):
-        check_model(read_adapter(folder).base)
+    if (adapter := find_adapter(text)) is not None:
+        check_model(read_adapter(adapter).base)
         return
+    folder = Path(text).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(f"the folder {folder} holds no config.json, so it is no model; give a transformers folder")
@@ -58,7 +58,7 @@ def check_model(name: str | Path) -> None:
     if _HUB_ID.fullmatch(text):
         return
     raise UnknownName(
-        f"unknown model {text!r}: not an embedded name ({', '.join((*names(), *adapter_names()))}), "
+        f"unknown model {text!r}: not a name ({', '.join((*names(), *adapter_names()))}), "
         "not an existing folder, not a hub id like org/name"
     )
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from agentkv.models.adapters import CONFIG, FORMAT, PREFIX, VERSION, WEIGHTS, is_adapter, read_adapter
+from agentkv.models.adapters import CONFIG, FORMAT, PREFIX, VERSION, WEIGHTS, Adapter
 from agentkv.train.errors import TrainError
 
 _NAME = "default"  # peft's, of the only adapter
@@ -78,32 +78,33 @@ def save_adapter(
         raise TrainError(f"cannot write the adapter to {folder}: {error.strerror or error}") from error
 
 
-def start_weights(
-    folder: Path | str, parameters: Mapping[str, Tensor], fingerprint: str, scale: float
-) -> dict[str, Tensor]:
-    """Weights of an adapter that a training may begin with.
+def check_start(adapter: Adapter, rank: int, alpha: int) -> None:
+    """Raises TrainError if an adapter has another rank or alpha than the training that is to begin with it."""
+    if (adapter.rank, adapter.scale) != (rank, alpha / rank):
+        raise TrainError(
+            f"--start {adapter.folder} has rank {adapter.rank} and alpha {adapter.scale * adapter.rank:g}, "
+            f"not {rank} and {alpha}; use the same --rank and --alpha"
+        )
+
+
+def start_weights(adapter: Adapter, parameters: Mapping[str, Tensor], fingerprint: str) -> dict[str, Tensor]:
+    """Weights of an adapter that a training begins with.
 
     Args:
         parameters: by the names of the adapter's file.
         fingerprint: of the base; see :func:`agentkv.engine.merging.base_fingerprint`.
-        scale: of the product, alpha / rank.
 
     Raises:
-        TrainError: it belongs to another base, or has another rank or scale.
-        ModelError: it cannot be read.
+        TrainError: it belongs to another base, or its products are for other weights.
     """
-    if not is_adapter(folder):
-        raise TrainError(f"--start {folder}: there is no adapter; give a folder that `agentkv train agent` wrote")
-    adapter = read_adapter(folder)
     if adapter.fingerprint != fingerprint:
-        raise TrainError(f"--start {folder} was trained for {adapter.base!r} with other weights; begin without it")
-    weights = load_file(adapter.folder / WEIGHTS)
-    shapes = {name: tensor.shape for name, tensor in weights.items()}
-    if shapes != {name: tensor.shape for name, tensor in parameters.items()} or adapter.scale != scale:
-        rank = next(iter(weights.values())).shape[0]
         raise TrainError(
-            f"--start {folder} has rank {rank} and alpha {adapter.scale * rank:g}; use the same --rank and --alpha"
+            f"--start {adapter.folder} was trained for {adapter.base!r} with other weights; begin without it"
         )
+    weights = load_file(adapter.folder / WEIGHTS)
+    shapes = ({name: tensor.shape for name, tensor in of.items()} for of in (weights, parameters))
+    if next(shapes) != next(shapes):
+        raise TrainError(f"--start {adapter.folder} changes other weights than this training; begin without it")
     return weights
 
 

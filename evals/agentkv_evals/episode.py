@@ -14,7 +14,6 @@ from agentkv_agents.stop_rules import CONTEXT_FULL
 from agentkv_envs import Action, EnvError, InfraError, Observation, Score, StepResult, Task, TaskError
 from agentkv_evals import files
 from agentkv_evals.outcomes import Outcome, outcome_of
-from agentkv_evals.ways import Way, left_way
 
 T = TypeVar("T")
 _PNG = b"\x89PNG"
@@ -43,7 +42,8 @@ class EpisodeResult:
     """How an episode went. Sums are over its steps; None where the agent reports nothing.
 
     Attributes:
-        way: how a failed one compares with the oracle's; None for others, and where there is no oracle.
+        task: as it was on the episode's data; None if it did not begin.
+        carried_out: its actions by step, None where the browser carried none out.
     """
 
     outcome: Outcome
@@ -51,7 +51,8 @@ class EpisodeResult:
     intent: str = ""
     answer: str | None = None
     score_parts: dict[str, float] = field(default_factory=dict)
-    way: Way | None = None
+    task: Task | None = None
+    carried_out: list[str | None] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     browser_ms: float = 0.0
     start_ms: float = 0.0
@@ -111,15 +112,12 @@ class EpisodeRun:
         observation, result.start_ms = _timed(lambda: self._env.reset(task, seed))
         result.browser_ms += result.start_ms
         task = self._env.task or task  # as it is on these data
-        result.intent = task.intent
+        result.intent, result.task = task.intent, task
         agent = self._make_agent(task)
         try:
             self._take_turns(agent, observation)
         finally:
             agent.close()
-        if result.outcome in (Outcome.FAIL, Outcome.EARLY_STOP):
-            needle = task.raw.get("agentkv", {}).get("needle") or {}
-            result.way = left_way(task.oracle, [taken.action for taken in self._taken], needle.get("used_step"))
 
     def _take_turns(self, agent: Agent, observation: Observation) -> None:
         result = self._result
@@ -148,6 +146,7 @@ class EpisodeRun:
         action = None if decision.action is None else str(decision.action)
         self._taken.append(Taken(action, observation.page_key))
         error = decision.error if outcome is None else outcome.error
+        self._result.carried_out.append(None if outcome is None or outcome.error else action)
         self._write(observation, decision, browser, error=error, screenshot=shot)
         if outcome is None:
             return decision, False, error, observation

@@ -48,7 +48,7 @@ def chat_model(flag: str, name: str) -> BaseChatModel:
 
     Args:
         flag: the option it was given to, for messages.
-        name: whatever `--model` takes (an embedded name, a folder, a hub id); "PROVIDER:MODEL" as LangChain's
+        name: whatever `--model` takes (a name, a folder, a hub id); "PROVIDER:MODEL" as LangChain's
             `init_chat_model` has it; or "package.module:NAME", a chat model of your own or a function that makes one.
 
     Raises:

@@ -95,8 +95,8 @@ class EvalPlan:
             "environment": self.environment.as_dict(),
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
-            **({"notes": True} if options.notes and self.needs_model else {}),
-            **({"protect": list(options.protect)} if options.protect and self.needs_model else {}),
+            **({"notes": True} if options.notes else {}),
+            **({"protect": list(options.protect)} if options.protect else {}),
             **({"data_seeds": options.data_seeds} if options.data_seeds > 1 else {}),
         }
 

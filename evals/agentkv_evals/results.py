@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentkv_evals.episode import EpisodeResult
-from agentkv_evals.outcomes import success_of
+from agentkv_evals.outcomes import Outcome, success_of
 from agentkv_evals.plan import REFERENCE_POLICY, EvalPlan, PlannedEpisode
 from agentkv_evals.provenance import utc_now
-from agentkv_evals.ways import Way
+from agentkv_evals.ways import left_way
 
 
 def make_row(
@@ -52,7 +52,7 @@ def make_row(
         "score_parts": result.score_parts,
         "answer": result.answer,
         "steps": len(steps),
-        **_way(result.way),
+        **_way(result, options.style),
         "peak_kv_bytes": peak,
         "full_peak_ratio": _ratio(episode, peak, rows),
         "prompt_tokens": _sum(steps, "prompt_tokens"),
@@ -72,8 +72,12 @@ def make_row(
     }
 
 
-def _way(way: Way | None) -> dict[str, Any]:
-    """How a failed episode compares with its oracle: steps of it that were taken, and what was done then."""
+def _way(result: EpisodeResult, style: str) -> dict[str, Any]:
+    """How a failed episode compares with its task's solution: steps of it that were taken, and what was done then."""
+    way = None
+    # In other styles actions do not name what they act on.
+    if result.outcome in (Outcome.FAIL, Outcome.EARLY_STOP) and style == "label-first" and result.task is not None:
+        way = left_way(result.task, result.carried_out)
     if way is None:
         return {"oracle_steps_taken": None, "left_by": None, "left_at_fact": None}
     return {"oracle_steps_taken": way.followed, "left_by": str(way.cause), "left_at_fact": way.at_fact}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agentkv_envs import Action, parse_action
+from agentkv_envs import Action, Task, parse_action
 from agentkv_envs.actions import ELEMENT_KINDS, FIELD_KINDS
 from agentkv_envs.tasks.draft import READ
 
@@ -15,13 +15,13 @@ class Cause(StrEnum):
     """What was done instead of the oracle's next step."""
 
     OTHER_ELEMENT = "other element"
-    OTHER_TEXT = "other text"
+    OTHER_TEXT = "other text or key"
     OTHER_ACTION = "other kind of action"
     STOPPED = "stopped too early"
     ANSWER = "other answer"
     WENT_ON = "did not stop"
     CUT_OFF = "cut off on the way"
-    MORE = "all of it, and more"
+    ALL = "went all the way"
 
 
 @dataclass(frozen=True)
@@ -39,35 +39,45 @@ class Way:
     at_fact: bool
 
 
-def left_way(oracle: Sequence[str], taken: Sequence[str | None], fact_step: int | None) -> Way | None:
-    """How a failed episode compares with the oracle's; None without an oracle, or where actions name no labels.
+def left_way(task: Task, taken: Sequence[str | None]) -> Way | None:
+    """How a failed episode compares with the solution of its task that it followed furthest.
 
-    A task may have other solutions than the oracle's, so this explains failures and is no score.
+    A task may have solutions beside those it names, so this explains failures and is no score. None where it cannot
+    be told: a task without a solution, or one that does not name things by label.
 
     Args:
-        oracle: its actions, by label; of a plan, what is only read is left out.
-        taken: the actions of the episode, None where a reply was none.
-        fact_step: the number, from 1, of the oracle's step that needs a fact seen earlier.
+        task: as it was on the episode's data. What its plan only reads is no step.
+        taken: the actions that were carried out, None for a reply that led to none.
     """
-    plan = [_bare(text) for text in oracle if not READ.fullmatch(text)]
-    done = [None if text is None else _bare(text) for text in taken]
-    if not plan or any(step is not None and _unlabelled(step) for step in done):
+    extra = task.raw.get("agentkv", {})
+    fact_step = (extra.get("needle") or {}).get("used_step")
+    ways = [_compare(task.oracle, taken, fact_step)]
+    # Of other solutions nobody says where they need the fact.
+    ways += [_compare(other, taken, None) for other in extra.get("alternatives", ())]
+    return max((way for way in ways if way is not None), key=lambda way: way.followed, default=None)
+
+
+def _compare(plan: Sequence[str], taken: Sequence[str | None], fact_step: int | None) -> Way | None:
+    steps = [_bare(text) for text in plan if not READ.fullmatch(text)]
+    if not steps or any(step is None or _unlabelled(step) for step in steps):
         return None
+    done = [None if text is None else _bare(text) for text in taken]
     followed, after = 0, 0
     for number, step in enumerate(done, 1):
-        if followed < len(plan) and step == plan[followed]:
+        if followed < len(steps) and step == steps[followed]:
             followed, after = followed + 1, number
-    if followed == len(plan):
-        return Way(followed, Cause.MORE, at_fact=False)
+    if followed == len(steps):
+        return Way(followed, Cause.ALL, at_fact=False)
     did = next((step for step in done[after:] if step is not None), None)
-    return Way(followed, _cause(plan[followed], did), at_fact=followed + 1 == fact_step)
+    wanted = steps[followed]
+    assert wanted is not None
+    return Way(followed, _cause(wanted, did), at_fact=followed + 1 == fact_step)
 
 
-def _bare(text: str) -> Action:
+def _bare(text: str) -> Action | None:
+    """The action without the number of its element; None for what is none."""
     action = parse_action(text).action
-    if action is None:
-        raise ValueError(f"{text!r} is no action")
-    return replace(action, element_id=None)
+    return None if action is None else replace(action, element_id=None)
 
 
 def _unlabelled(action: Action) -> bool:

@@ -94,6 +94,8 @@ class FakeChatModel(BaseChatModel):
         reply = self.replies[min(step, len(self.replies) - 1)]
         if isinstance(reply, BaseException):
             raise reply
+        if isinstance(reply, AIMessage):
+            return ChatResult(generations=[ChatGeneration(message=reply)])
         held = self.bytes_per_step * (step + 1)
         stats = {
             "prompt_tokens": 10 * (step + 1), "reused_tokens": 10 * step, "new_tokens": 10, "generated_tokens": 3,

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from eval_fakes import NEXT, Lab
+from eval_fakes import NEXT, FakeEnv, Lab
+from langchain_core.messages import AIMessage
 
-from agentkv_envs import load_suite
+from agentkv_envs import Action, StepResult, Task, load_suite
 from agentkv_evals.cli import run_eval
 from agentkv_evals.summary import groups, left_by
 from agentkv_evals.ways import Cause, Way, left_way
 
 ORACLE = ('type "Search" [kettle] [1]', 'click "Red kettle"', 'type "Comment" [DAHLIA47] [0]', "stop [done]")
+BY_HAND = Task("t", ("shopping",), "Find it.", "__SHOPPING__", {"eval_types": []}, (), {})
 SEARCH, RED = 'type "Search" [3] [kettle] [1]', 'click "Red kettle" [7]'
+
+
+def way(
+    taken: Sequence[str | None], fact_step: int | None = None, oracle: Sequence[str] = ORACLE, **extra: Any
+) -> Way | None:
+    needle = {"needle": {"used_step": fact_step}} if fact_step else {}
+    return left_way(replace(BY_HAND, oracle=tuple(oracle), raw={"agentkv": {**needle, **extra}}), taken)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +42,7 @@ SEARCH, RED = 'type "Search" [3] [kettle] [1]', 'click "Red kettle" [7]'
         ([SEARCH, RED, 'type "Comment" [9] [DAHLIA] [0]'], 2, Cause.OTHER_TEXT),
         ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', "stop [no]"], 3, Cause.ANSWER),
         ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', 'click "Post" [1]'], 3, Cause.WENT_ON),
-        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', "stop [done]"], 4, Cause.MORE),
+        ([SEARCH, RED, 'type "Comment" [9] [DAHLIA47] [0]', "stop [done]"], 4, Cause.ALL),
         # Detours between common steps are no fault of their own, nor is a reply that was no action.
         ([SEARCH, 'click "Blue kettle" [8]', None, "go_back", RED, None, "go_back"], 2, Cause.OTHER_ACTION),
     ],
@@ -38,24 +50,31 @@ SEARCH, RED = 'type "Search" [3] [kettle] [1]', 'click "Red kettle" [7]'
 def test_the_first_step_after_the_last_common_one_is_the_cause(
     taken: list[str | None], followed: int, cause: Cause
 ) -> None:
-    assert left_way(ORACLE, taken, None) == Way(followed, cause, at_fact=False)
+    assert way(taken) == Way(followed, cause, at_fact=False)
 
 
 def test_it_says_whether_the_step_needed_a_fact() -> None:
     forgot = [SEARCH, RED, 'type "Comment" [9] [TULIP12] [0]']
-    assert [left_way(ORACLE, forgot, step) == Way(2, Cause.OTHER_TEXT, at_fact=step == 3) for step in (2, 3, 4)]
-    assert left_way(ORACLE, forgot, 3).at_fact  # type: ignore[union-attr]
+    assert [way(forgot, step) for step in (None, 2, 3, 4)] == [
+        Way(2, Cause.OTHER_TEXT, at_fact) for at_fact in (False, False, True, False)
+    ]
 
 
-@pytest.mark.parametrize("taken", [["click [7]"], ["type [3] [kettle] [1]"]])
-def test_actions_without_labels_cannot_be_compared(taken: list[str]) -> None:
-    assert left_way(ORACLE, taken, None) is None
-    assert left_way((), [SEARCH], None) is None
+@pytest.mark.parametrize("oracle", [(), ("click [7]", "stop []"), ("no action at all",)])
+def test_a_solution_that_names_nothing_cannot_be_compared_with(oracle: tuple[str, ...]) -> None:
+    assert way([SEARCH], oracle=oracle) is None
+
+
+def test_the_solution_that_was_followed_furthest_counts() -> None:
+    other = ['click "All kettles"', 'click "Red kettle"', "stop [done]"]
+    took = ['click "All kettles" [4]', RED, "stop [no]"]
+    assert way(took, 1, alternatives=[other]) == Way(2, Cause.ANSWER, at_fact=False)
+    assert way([SEARCH, "stop [no]"], 2, alternatives=[other]) == Way(1, Cause.STOPPED, at_fact=True)
 
 
 def test_what_a_plan_only_reads_is_no_step() -> None:
-    plan = (ORACLE[0], "read [type [x] of it]", *ORACLE[1:])
-    assert left_way(plan, [SEARCH, RED, "stop [done]"], 3) == Way(2, Cause.STOPPED, at_fact=True)
+    plan = (ORACLE[0], "read [type [x] of\nit]", *ORACLE[1:])
+    assert way([SEARCH, RED, "stop [done]"], 3, plan) == Way(2, Cause.STOPPED, at_fact=True)
 
 
 def test_plans_of_training_tasks_can_be_compared_with() -> None:
@@ -63,18 +82,16 @@ def test_plans_of_training_tasks_can_be_compared_with() -> None:
         actions = [step for step in task.oracle if not step.startswith(("read [", "scan ["))]
         needle = task.raw["agentkv"]["needle"] or {}
         cut = needle.get("used_step", len(actions)) - 1
-        assert left_way(task.oracle, actions[:cut], needle.get("used_step")) == Way(cut, Cause.CUT_OFF, bool(needle))
+        assert left_way(task, actions[:cut]) == Way(cut, Cause.CUT_OFF, bool(needle))
 
 
 def test_every_oracle_can_be_compared_with() -> None:
     for task in load_suite("vwa75"):
-        whole = left_way(task.oracle, task.oracle, None)
-        assert whole == Way(len(task.oracle), Cause.MORE, at_fact=False)
+        assert left_way(task, task.oracle) == Way(len(task.oracle), Cause.ALL, at_fact=False)
         needle = task.raw["agentkv"]["needle"]
         used = needle and needle["used_step"]
         if used:
-            short = left_way(task.oracle, task.oracle[: used - 1], used)
-            assert short == Way(used - 1, Cause.CUT_OFF, at_fact=True)
+            assert left_way(task, task.oracle[: used - 1]) == Way(used - 1, Cause.CUT_OFF, at_fact=True)
 
 
 def test_rows_and_report_tell_it(lab: Lab) -> None:
@@ -95,6 +112,28 @@ def test_rows_and_report_tell_it(lab: Lab) -> None:
     assert "What failed episodes did instead" in report
     assert report.index("<td>stopped too early</td>") < report.index("<td>other answer</td>")
     assert "<td>other text</td>" not in report
+
+
+def test_what_the_browser_refused_or_never_did_is_no_step(lab: Lab) -> None:
+    class Refusing(FakeEnv):
+        def step(self, action: Action) -> StepResult:
+            done = super().step(action)
+            return done if action.kind == "stop" else replace(done, error="the element did not become ready")
+
+    lab.env = Refusing
+    cut = AIMessage("stop [on", response_metadata={"agentkv": {"finish_reason": "context_full"}})
+    lab.replies = {"full": [NEXT, "stop [three]"], "window": [NEXT, cut]}
+    assert run_eval(lab.options({"t-1": "one"}), lab.backends) == 0
+    assert [(row["oracle_steps_taken"], row["left_by"]) for row in lab.rows()] == [
+        (0, "stopped too early"),
+        (0, "cut off on the way"),
+    ]
+
+
+def test_a_style_whose_actions_name_nothing_has_no_such_rows(lab: Lab) -> None:
+    lab.replies = {"full": ["stop [three]"]}
+    assert run_eval(lab.options({"t-1": "one"}, policies=("full",), style="vwa"), lab.backends) == 0
+    assert [(row["success"], row["left_by"]) for row in lab.rows()] == [(False, None)]
 
 
 def test_a_report_without_failures_has_no_such_table(lab: Lab) -> None:

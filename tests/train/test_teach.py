@@ -64,6 +64,7 @@ def test_it_leaves_an_adapter_a_card_a_picture_and_a_log(
     card = (out / "README.md").read_text()
     assert "8 demonstrations" not in card
     assert "6 demonstrations of training tasks (0 of them with wrong steps" in card
+    assert "loss on actions only. LoRA of rank 4" in card
     assert "| unseen families (2 tasks, 4 actions) | 0.0% |" in card
     assert "<svg" in (out / "training.svg").read_text()
     assert "all tokens seen" in capsys.readouterr().out
@@ -156,13 +157,14 @@ def test_a_training_begins_with_another_adapter(base: Path, traces: Path, tmp_pa
     assert second[0] == pytest.approx(min(first), rel=0.01)
     assert second[0] < first[0]
     assert second[-1] < second[0]
+    assert "It began with the adapter `first`. LoRA" in (tmp_path / "second" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rank": 2}, r"has rank 4 and alpha 32; use the same --rank and --alpha"),
-        ({"alpha": 8}, r"has rank 4 and alpha 32; use the same"),
+        ({"rank": 2}, r"has rank 4 and alpha 32, not 2 and 32; use the same --rank and --alpha"),
+        ({"alpha": 8}, r"has rank 4 and alpha 32, not 4 and 8; use the same"),
     ],
 )
 def test_an_adapter_of_another_shape_is_no_beginning(
@@ -174,8 +176,27 @@ def test_an_adapter_of_another_shape_is_no_beginning(
         run(options(base, traces, tmp_path / "second", start=str(tmp_path / "first"), settings=other))
 
 
+def test_a_beginning_that_cannot_be_removes_nothing(base: Path, traces: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    run(options(base, traces, first))
+    before = {file.name: file.read_bytes() for file in first.iterdir()}
+    for start, message in ((first, "is the folder that is to be written"), (tmp_path / "typo", "there is no adapter")):
+        with pytest.raises(TrainError, match=message):
+            run(options(base, traces, first, start=str(start), fresh=True))
+        assert {file.name: file.read_bytes() for file in first.iterdir()} == before
+
+
+def test_another_beginning_is_another_training(base: Path, traces: Path, tmp_path: Path) -> None:
+    for name, seed in (("first", 0), ("other", 1)):
+        settings = TrainSettings(**{**SETTINGS.as_dict(), "seed": seed})
+        run(options(base, traces, tmp_path / name, settings=settings))
+    run(options(base, traces, tmp_path / "second", start=str(tmp_path / "first")))
+    with pytest.raises(TrainError, match=r"another start \(first, not other\)"):
+        run(options(base, traces, tmp_path / "second", start=str(tmp_path / "other")))
+
+
 def test_what_is_no_adapter_of_the_base_is_no_beginning(base: Path, traces: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match=r"there is no adapter; give a folder that `agentkv train agent` wrote"):
+    with pytest.raises(TrainError, match=r"there is no adapter; give a name or a folder that has one"):
         run(options(base, traces, tmp_path / "second", start=str(base)))
     run(options(base, traces, tmp_path / "first"))
     model = LlamaForCausalLM.from_pretrained(base)

@@ -27,7 +27,7 @@ codes of the test suite `vwa75` before training. Families held out for validatio
 
 ## Recipe
 
-Behaviour cloning in the agent's own append-only conversation, loss on actions only. LoRA of rank {rank} (alpha
+Behaviour cloning in the agent's own append-only conversation, loss on actions only. {more}LoRA of rank {rank} (alpha
 {alpha}) on all projections, AdamW, learning rate {lr:g} with warm-up and cosine, {batch} packs of at most {length}
 tokens a step, dtype `{dtype}`, seed {seed}; {hours:.1f} hours of computing.
 The weights are those of step {best_step}, which had the lowest loss on unseen families.
@@ -82,7 +82,15 @@ def write_card(
             "hours": progress.seconds / 3600,
             "best_step": progress.best_step,
             "results": "\n".join(lines),
+            "more": _more(progress.settings),
             "picture": picture,
         }
     )
     path.write_text(text, encoding="utf-8")
+
+
+def _more(settings: Mapping[str, Any]) -> str:
+    """Sentences on what only some trainings do."""
+    share, start = settings["notes"], settings.get("start")
+    notes = f"Facts to remember were noted in {share:.0%} of the demonstrations. " if share else ""
+    return notes + (f"It began with the adapter `{start}`. " if start else "")

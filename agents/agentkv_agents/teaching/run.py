@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from agentkv.engine.loading import as_device, eos_token_ids, load_model
 from agentkv.engine.merging import base_fingerprint
 from agentkv.models import resolve_model
-from agentkv.models.adapters import CONFIG, WEIGHTS, adapter_names, is_adapter
+from agentkv.models.adapters import CONFIG, WEIGHTS, Adapter, find_adapter, read_adapter
 from agentkv.train import log as logs
 from agentkv.train.attention import use_packed_attention
 from agentkv.train.documents import Document
@@ -21,7 +22,7 @@ from agentkv.train.dtypes import training_dtype
 from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
 from agentkv.train.log import Log, Screen, read_log
-from agentkv.train.lora import add_lora, load_weights, save_adapter, start_weights
+from agentkv.train.lora import add_lora, check_start, load_weights, save_adapter, start_weights
 from agentkv.train.measure import Measured, NextTokens
 from agentkv.train.memory import check_memory, pack_bytes, recompute_activations
 from agentkv.train.settings import TrainSettings
@@ -87,12 +88,13 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     traces = read_traces(options.traces)
     check_leaks(traces, test_text())
     parts = split(traces, options.held_out, options.validate, options.validate)
-    if options.model in adapter_names() or is_adapter(options.model):
+    if find_adapter(options.model) is not None:
         raise TrainError(f"{options.model} is an adapter already; train one for its base, which may --start with it")
+    start = _start(options)
     prepare(options.out, _RESULTS, options.fresh)
     device = as_device(options.device)
     model, tokenizer = load_model(resolve_model(options.model), training_dtype(options.dtype, device), device)
-    facts = _facts(options, traces, base_fingerprint(model))
+    facts = _facts(options, traces, base_fingerprint(model), start)
     progress = progress_of(options.out, facts)
     data = _data(
         parts,
@@ -106,9 +108,8 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     if options.recompute:
         recompute_activations(model)
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
-    if options.start is not None:
-        scale = settings.alpha / settings.rank
-        load_weights(parameters, start_weights(resolve_model(options.start), parameters, facts["fingerprint"], scale))
+    if start is not None and not progress.step:
+        load_weights(parameters, start_weights(start, parameters, facts["fingerprint"]))
     with Screen() as screen:
         log = Log(options.out, progress.step, _print if options.json else screen.show)
         trainer = Trainer(NextTokens(model), parameters, data, settings, progress, options.out, log, interrupted)
@@ -128,7 +129,21 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     _conclude(options, trained, parts, data, final)
 
 
-def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict[str, Any]:
+def _start(options: TeachOptions) -> Adapter | None:
+    """The adapter to begin with, checked before anything is removed. Raises TrainError: it cannot be begun with."""
+    if options.start is None:
+        return None
+    folder = find_adapter(options.start)
+    if folder is None:
+        raise TrainError(f"--start {options.start}: there is no adapter; give a name or a folder that has one")
+    if folder.resolve() == options.out.resolve():
+        raise TrainError(f"--start {options.start} is the folder that is to be written; give another --out")
+    adapter = read_adapter(folder)
+    check_start(adapter, options.settings.rank, options.settings.alpha)
+    return adapter
+
+
+def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: Adapter | None) -> dict[str, Any]:
     """All that decides the result."""
     base = Path(options.model).expanduser()
     return {
@@ -137,7 +152,8 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str) -> dict
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
-        "start": options.start,
+        "start": start and start.folder.resolve().name,
+        "start_weights": start and sha256((start.folder / WEIGHTS).read_bytes()).hexdigest(),
         "held_out": options.held_out,
         "validate": options.validate,
         "dtype": options.dtype,

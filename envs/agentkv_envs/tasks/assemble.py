@@ -13,7 +13,7 @@ from agentkv_envs.errors import TaskError
 from agentkv_envs.sites import Site, World
 from agentkv_envs.sites.reminder import Reminder, remind
 from agentkv_envs.tasks import families
-from agentkv_envs.tasks.draft import Draft, Draw, NoDraw
+from agentkv_envs.tasks.draft import READ, Draft, Draw, NoDraw
 from agentkv_envs.tasks.oracle import Distance, length_class
 from agentkv_envs.tasks.schema import read_task
 from agentkv_envs.types import Task
@@ -74,7 +74,7 @@ def task_json(
         distance: where the needle lay in the trace that `oracle` comes from.
     """
     family = families.get(spec.family)
-    horizon = length_class(len(oracle))
+    horizon = _horizon(oracle)
     hard = {"short": "easy", "medium": "medium", "long": "hard"}[horizon]
     compares = draft.needle is not None and draft.needle.kind == "relation"
     return {
@@ -97,6 +97,11 @@ def task_json(
         "comments": "",
         "agentkv": _extra(spec, draft, world, oracle, distance, suite=suite, alternatives=alternatives),
     }
+
+
+def _horizon(oracle: Sequence[str]) -> str:
+    """By its actions: what a plan only reads is none."""
+    return length_class(sum(READ.fullmatch(step) is None for step in oracle))
 
 
 def _full_eval(draft: Draft) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def _extra(
         "split": world.split,
         "data_seed": world.seed,
         "held_out": not families.get(spec.family).train,
-        "horizon": length_class(len(oracle)),
+        "horizon": _horizon(oracle),
         "needle": facts,
         "twin_of": spec.twin_of or None,
         "reminder": reminder,

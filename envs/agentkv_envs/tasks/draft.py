@@ -18,7 +18,7 @@ from agentkv_envs.actions import clean_label
 from agentkv_envs.sites import World
 
 NEEDLE_KINDS = ("code", "attribute", "relation")
-READ = re.compile(r"(read|scan) \[(.*)\]")
+READ = re.compile(r"(read|scan) \[(.*)\]", re.DOTALL)
 
 
 class NoDraw(Exception):
