@@ -31,7 +31,7 @@ class Data:
 
     Attributes:
         training: its documents.
-        validation: documents by the name of their set, of which the first decides when to stop.
+        validation: documents by the name of their set; the mean of the sets' losses says which weights are the best.
     """
 
     training: Sequence[Document]
@@ -175,7 +175,7 @@ class Trainer(Generic[FiguresT_co]):
         progress, found = self._progress, self.measure()
         for name, measured in found.items():
             self._log.validation(progress.step, progress.tokens, name, asdict(cast(Any, measured)))
-        loss = next(iter(found.values())).loss
+        loss = sum(measured.loss for measured in found.values()) / len(found)
         if not math.isfinite(loss):
             self._check_finite(loss, 0.0)
         if progress.best is None or loss < progress.best:

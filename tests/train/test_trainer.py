@@ -26,6 +26,8 @@ SETTINGS = TrainSettings(tokens=1200, length=64, batch=2, rank=4, lr=0.02, valid
 # The same beginning, one thing that follows from it: something to be learned.
 LEARNABLE = [Document((*random_ids(20, seed=n), 7, 8, 9, 10), ((20, 24),), f"d{n}") for n in range(8)]
 OTHERS = [Document((*random_ids(20, seed=90 + n), 7, 8, 9, 10), ((20, 24),), f"v{n}") for n in range(2)]
+# Contradict what is trained.
+AGAINST = [Document((*random_ids(20, seed=n), 30, 31, 32, 33), ((20, 24),), f"a{n}") for n in range(3)]
 
 
 def trainer(
@@ -34,12 +36,13 @@ def trainer(
     progress: Progress | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     validation: list[Document] | None = None,
+    **more: list[Document],
 ) -> Trainer[Any]:
     model = tiny_model("llama", torch.float32)
     use_packed_attention(model)
     parameters = add_lora(model, settings.rank, settings.alpha, settings.seed)
     progress = progress or Progress(settings.as_dict())
-    data = Data(LEARNABLE, {"held out": validation or OTHERS})
+    data = Data(LEARNABLE, {"held out": validation or OTHERS, **more})
     return Trainer(
         NextTokens(model), parameters, data, settings, progress, folder, Log(folder, progress.step), interrupted
     )
@@ -104,14 +107,25 @@ def test_a_loss_that_is_no_number_stops_it_and_the_last_checkpoint_is_kept(
 
 
 def test_it_stops_when_validation_gets_no_better(tmp_path: Path) -> None:
-    # What is validated contradicts what is trained.
-    against = [Document((*random_ids(20, seed=n), 30, 31, 32, 33), ((20, 24),), f"a{n}") for n in range(3)]
     settings = TrainSettings(tokens=6000, length=64, batch=1, rank=4, lr=0.02, validations=30, patience=2)
-    running = trainer(tmp_path, settings, validation=against)
+    running = trainer(tmp_path, settings, validation=AGAINST)
     trained = running.run()
     assert trained.progress.ended == "2 validations without a lower loss"
     assert trained.progress.step < running.steps
     assert trained.progress.best_step < trained.progress.step
+
+
+def test_the_best_weights_are_those_with_the_lowest_mean_over_the_sets(tmp_path: Path) -> None:
+    trained = trainer(tmp_path, validation=AGAINST, one=OTHERS, two=OTHERS).run()
+    by_step: dict[int, list[float]] = {}
+    for row in read_log(tmp_path / LOG):
+        if row["kind"] == "validation":
+            by_step.setdefault(row["step"], []).append(row["loss"])
+    means = {step: sum(found) / 3 for step, found in by_step.items()}
+    assert trained.progress.best_step == min(means, key=means.__getitem__)
+    assert trained.progress.best == pytest.approx(min(means.values()), rel=1e-5)
+    # By the first set alone the beginning would be the best.
+    assert min(by_step, key=lambda step: by_step[step][0]) != trained.progress.best_step
 
 
 def test_out_of_memory_says_what_to_use_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ codes of the test suite `vwa75` before training. Families held out for validatio
 Behaviour cloning in the agent's own append-only conversation, loss on actions only. {more}LoRA of rank {rank} (alpha
 {alpha}) on all projections, AdamW, learning rate {lr:g} with warm-up and cosine, {batch} packs of at most {length}
 tokens a step, dtype `{dtype}`, seed {seed}; {hours:.1f} hours of computing.
-The weights are those of step {best_step}, which had the lowest loss on unseen families.
+The weights are those of step {best_step}, which had the lowest loss, the mean of the sets below.
 
 ## Results
 

@@ -72,7 +72,7 @@ class TeachOptions:
 
 
 def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) -> None:
-    """Train, and write the adapter with the lowest loss on unseen families. Interrupted, the same call goes on.
+    """Train, and write the adapter with the lowest loss in validation. Interrupted, the same call goes on.
 
     Raises:
         TrainError: traces, settings or folder that cannot be used, or a training that failed.
