@@ -73,6 +73,7 @@ def save_adapter(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / WEIGHTS, about)
+        (folder / WEIGHTS).chmod(0o644)  # safetensors makes it readable by its owner alone
         (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise TrainError(f"cannot write the adapter to {folder}: {error.strerror or error}") from error

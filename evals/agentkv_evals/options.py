@@ -40,7 +40,7 @@ class EvalOptions:
 
     tasks: str | None = None
     task_file: Path | None = None
-    model: str = "smollm2-135m"
+    model: str = "smollm2-135m-web"
     agent: str = "llm"
     policies: tuple[str, ...] = ("full",)
     budgets: tuple[str, ...] = ()

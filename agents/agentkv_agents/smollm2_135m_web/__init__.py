@@ -1,4 +1,4 @@
-"""`smollm2-135m-web`: an adapter that makes SmolLM2-135M-Instruct a web agent. README.md beside it is its card."""
+"""`smollm2-135m-web`: an adapter that makes SmolLM2-135M-Instruct a web agent. Its card is README.md in this folder."""
 
 from pathlib import Path
 
