@@ -61,7 +61,13 @@ def test_a_browser_that_dies_costs_one_episode(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.model
 def test_policies_differ_in_memory_on_the_same_pages(tmp_path: Path) -> None:
     options = EvalOptions(
-        tasks="vwa75", policies=("full", "window"), budgets=("400",), limit=1, max_steps=2, runs_dir=tmp_path
+        tasks="vwa75",
+        model="smollm2-135m",
+        policies=("full", "window"),
+        budgets=("400",),
+        limit=1,
+        max_steps=2,
+        runs_dir=tmp_path,
     )
     assert run_eval(options) == 0
     full, window = rows_of(tmp_path)
