@@ -48,7 +48,6 @@ class EpisodeResult:
 
     outcome: Outcome
     reason: str = ""
-    intent: str = ""
     answer: str | None = None
     score_parts: dict[str, float] = field(default_factory=dict)
     task: Task | None = None
@@ -112,7 +111,7 @@ class EpisodeRun:
         observation, result.start_ms = _timed(lambda: self._env.reset(task, seed))
         result.browser_ms += result.start_ms
         task = self._env.task or task  # as it is on these data
-        result.intent, result.task = task.intent, task
+        result.task = task
         agent = self._make_agent(task)
         try:
             self._take_turns(agent, observation)

@@ -29,7 +29,7 @@ def make_row(
     return {
         "episode_id": episode.episode_id,
         "task_id": episode.task.task_id,
-        "intent": result.intent,
+        "intent": result.task.intent if result.task else "",
         "suite": episode.task.suite,
         "sites": list(episode.task.sites),
         "horizon": extra.get("horizon"),

@@ -58,8 +58,9 @@ def left_way(task: Task, taken: Sequence[str | None]) -> Way | None:
 
 
 def _compare(plan: Sequence[str], taken: Sequence[str | None], fact_step: int | None) -> Way | None:
-    steps = [_bare(text) for text in plan if not READ.fullmatch(text)]
-    if not steps or any(step is None or _unlabelled(step) for step in steps):
+    texts = [text for text in plan if not READ.fullmatch(text)]
+    steps = [step for text in texts if (step := _bare(text)) is not None and not _unlabelled(step)]
+    if not steps or len(steps) < len(texts):
         return None
     done = [None if text is None else _bare(text) for text in taken]
     followed, after = 0, 0
@@ -69,9 +70,7 @@ def _compare(plan: Sequence[str], taken: Sequence[str | None], fact_step: int | 
     if followed == len(steps):
         return Way(followed, Cause.ALL, at_fact=False)
     did = next((step for step in done[after:] if step is not None), None)
-    wanted = steps[followed]
-    assert wanted is not None
-    return Way(followed, _cause(wanted, did), at_fact=followed + 1 == fact_step)
+    return Way(followed, _cause(steps[followed], did), at_fact=followed + 1 == fact_step)
 
 
 def _bare(text: str) -> Action | None:

@@ -132,6 +132,8 @@ def test_a_plan_says_which_of_its_actions_needs_the_fact() -> None:
     actions = [step for step in task.oracle if not step.startswith("read [")]
     needle = task.raw["agentkv"]["needle"]
     assert actions[needle["used_step"] - 1] == f'type "Discount code" [{needle["fact"]}] [1]'
+    # Its length is that of its actions, too: with what it reads it would be a long one.
+    assert (len(task.oracle), len(actions), task.horizon) == (13, 12, "medium")
 
 
 @pytest.mark.parametrize("count", COUNTS)
