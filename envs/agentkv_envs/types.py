@@ -195,7 +195,10 @@ class Task:
 
     @property
     def horizon(self) -> str:
-        """ "short", "medium" or "long", by the length of the oracle ("" when there is none)."""
+        """ "short", "medium" or "long", by the actions of the oracle ("" when there is none)."""
+        from agentkv_envs.tasks.draft import READ  # which needs this module
+
         if not self.oracle:
             return ""
-        return "short" if len(self.oracle) <= 6 else "medium" if len(self.oracle) <= 12 else "long"
+        actions = sum(READ.fullmatch(step) is None for step in self.oracle)
+        return "short" if actions <= 6 else "medium" if actions <= 12 else "long"
