@@ -43,6 +43,13 @@ def evaluate(
     notes: Annotated[
         bool, _option("--notes", help="Let the model begin a reply with a note to itself.")
     ] = EvalOptions.notes,
+    plan: Annotated[
+        bool | None,
+        _option(help="Let the model write a plan first and go through it by number. [default: as it was taught]"),
+    ] = None,
+    explain_actions: Annotated[
+        bool | None, _option(help="Explain the actions to the model. [default: as it was taught]")
+    ] = None,
     dtype: Annotated[str, _option(help="auto, float32 or bfloat16.")] = EvalOptions.dtype,
     weights: Annotated[str, _option(help="Of decode steps: model, int8 or auto.")] = EvalOptions.weights,
     step_timeout: Annotated[
@@ -92,6 +99,8 @@ def evaluate(
         style=style,
         history=history,
         notes=notes,
+        plan=plan,
+        explain_actions=explain_actions,
         dtype=dtype,
         weights=weights,
         json=as_json,

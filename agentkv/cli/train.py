@@ -34,6 +34,13 @@ def agent(
     notes: Annotated[
         float, _option(help="Share of the demonstrations that note what must be remembered, for agentkv eval --notes.")
     ] = 0.0,
+    plan: Annotated[
+        bool | None,
+        _option(help="Teach to write a plan first and to go through it by number. [default: as --start was, or yes]"),
+    ] = None,
+    explain_actions: Annotated[
+        bool | None, _option(help="Explain the actions in the system message. [default: as --start was, or no]")
+    ] = None,
     start: Annotated[
         str | None, _option(help="An adapter, by folder or name, to begin with, of the same base, rank and alpha.")
     ] = None,
@@ -42,6 +49,9 @@ def agent(
     seed: Annotated[int, _option(help="Of the adapter's beginning and of the order.")] = TrainSettings.seed,
     dtype: Annotated[str, _option(help="Of the base: auto, float32 or bfloat16.")] = "auto",
     device: Annotated[str, _option(help="cpu or cuda.")] = "cpu",
+    replies_only: Annotated[
+        bool, _option("--replies-only", help="Learn through replies alone, not through pages: about twice as fast.")
+    ] = False,
     recompute: Annotated[
         bool, _option("--recompute", help="Compute activations twice: a third slower, in a third of the memory.")
     ] = False,
@@ -72,8 +82,9 @@ def agent(
         seed=seed,
     )
     options = TeachOptions(
-        tuple(traces), out, model, settings, notes, start, held_out, validate, dtype, device, recompute, fresh, as_json
-    )
+        tuple(traces), out, model, settings, notes, plan, explain_actions, start,
+        held_out, validate, dtype, device, replies_only, recompute, fresh, as_json,
+    )  # fmt: skip
     _interruptible(lambda requested: run(options, requested))
 
 
@@ -120,9 +131,10 @@ def gates(
     )
     more: dict[str, Any] = {}
     if traces:
+        from agentkv_agents.prompting import prompting_of
         from agentkv_agents.teaching.documents import trace_documents
 
-        more = {"more": partial(trace_documents, tuple(traces)), "sources": tuple(traces)}
+        more = {"more": partial(trace_documents, tuple(traces), prompting_of(model)), "sources": tuple(traces)}
     options = GateOptions(
         tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
         check=lambda texts: check_texts(texts, test_text()),

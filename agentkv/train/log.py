@@ -68,7 +68,7 @@ def as_line(row: dict[str, Any], steps: int) -> str:
     if "held" in row:
         return f"{found}NLL {row['nll']:.4f} (full {row['nll_full']:.4f}), a head holds {row['held']:.0f} tokens"
     return (
-        f"{found}actions right {row['span_accuracy']:.1%} of {row['spans']}, "
+        f"{found}replies right {row['span_accuracy']:.1%} of {row['spans']}, "
         f"whole ways {row['document_accuracy']:.1%} of {row['documents']}"
     )
 

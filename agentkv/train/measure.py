@@ -22,7 +22,7 @@ class Measured:
         loss: mean negative log-likelihood of the learned tokens, nats.
         tokens: learned tokens.
         token_accuracy: share of them that are the likeliest, no grammar helping.
-        spans, span_accuracy: parts, and the share of them right in every token. A part is an action.
+        spans, span_accuracy: parts, and the share of them right in every token. A part is a reply.
         documents, document_accuracy: the same of documents, right in every part.
     """
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one model call. None where the model does not report them.
+    """Tokens of one model call, or of all calls of a step. None where the model does not report them.
 
     `prompt_tokens` is the whole prompt, of which `reused_tokens` were already in the KV cache and
     `new_tokens` were computed; `generated_tokens` is the length of the reply.
@@ -42,6 +42,7 @@ class AgentStep:
     Attributes:
         action: what to do, or None if the reply was no action (then `error` says why).
         raw_text: the reply as the model wrote it.
+        plan: the reply that was a plan, if this is the step after it (see `agentkv_agents.plans`).
         parse_mode: "strict", "lenient" or "failed".
         context_full: the model's window, or the budget of its KV cache, cannot hold what it must of the next prompt or
             of the whole reply; the episode is over.
@@ -58,6 +59,7 @@ class AgentStep:
     decode_ms: float | None = None
     total_ms: float = 0.0
     context_full: bool = False
+    plan: str | None = None
 
 
 class Agent(Protocol):

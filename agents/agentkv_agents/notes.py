@@ -28,8 +28,13 @@ def split_note(reply: str) -> tuple[str | None, str]:
 
 def allow_note(grammar: str, most: int = 160) -> str:
     """The grammar of `agentkv_envs.action_grammar`, with a note of at most so many characters allowed first."""
-    start, action = "start:", "action:"
+    note = f"NOTE: /[^\\[\\]\\x00-\\x1f\\x7f-\\x9f]{{1,{most}}}/"
+    return begin_with(grammar, '("note [" NOTE "]\\n")?', "action") + note + "\n"
+
+
+def begin_with(grammar: str, beginning: str, rest: str) -> str:
+    """The grammar with something before what it generates; `rest` becomes the name of the rule that generates that."""
+    start = "start:"
     if not grammar.startswith(start):
         raise ValueError("this is no grammar of actions: it does not begin with its start rule")
-    note = f"NOTE: /[^\\[\\]\\x00-\\x1f\\x7f-\\x9f]{{1,{most}}}/"
-    return f'start: ("note [" NOTE "]\\n")? action\n{action}{grammar.removeprefix(start)}{note}\n'
+    return f"{start} {beginning} {rest}\n{rest}:{grammar.removeprefix(start)}"

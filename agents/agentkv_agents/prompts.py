@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from agentkv_agents import notes as own_notes
+from agentkv_agents import plans
 
-_SYSTEM = """You control a web browser. Each message shows the page. Reply with one action only.
-{actions}
-Task: {intent}"""
+_SYSTEM = "You control a web browser. Each message shows the page. Reply with one action only."
 
 _CORRECTION = "{feedback}\nReply with one action only."
 
 
-def system_prompt(actions: str, intent: str, notes: bool = False) -> str:
-    """The system message: what to do, the actions (`agentkv_envs.action_help`), whether to take notes, the task."""
-    told = [actions.strip(), *([own_notes.HELP] if notes else [])]
-    return _SYSTEM.format(actions="\n".join(told), intent=intent.strip())
+def system_prompt(actions: str, intent: str, notes: bool = False, plan: bool = False) -> str:
+    """The system message: what to do, the actions, whether to take notes and to follow a plan, the task.
+
+    Args:
+        actions: `agentkv_envs.action_help`; "" for a model that knows them.
+    """
+    told = [_SYSTEM, actions.strip(), own_notes.HELP if notes else "", plans.HELP if plan else ""]
+    return "\n".join([*filter(None, told), f"Task: {intent.strip()}"])
 
 
 def observation_message(observation_text: str, feedback: str | None = None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentkv.errors import UnknownName
 from agentkv_agents.base import Agent
+from agentkv_agents.prompting import PLAIN, Prompting
 from agentkv_agents.random_agent import RandomAgent
 from agentkv_agents.scripted import NullAgent, OracleAgent
 from agentkv_agents.web_agent import WebAgent
@@ -29,6 +30,7 @@ class AgentSetup:
     seed: int = 0
     history: str = "append"
     notes: bool = False
+    prompting: Prompting = PLAIN
     model: BaseChatModel | None = None
     session_id: str | None = None
 
@@ -73,6 +75,7 @@ def _make_llm(setup: AgentSetup) -> Agent:
         style=setup.style,
         history=setup.history,
         notes=setup.notes,
+        prompting=setup.prompting,
         session_id=setup.session_id,
     )
 

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage
 
-from agentkv.errors import BudgetTooSmall, ContextOverflow
+from agentkv.errors import BudgetTooSmall, ContextOverflow, Unsupported
+from agentkv_agents import plans
 from agentkv_agents.base import AgentStep, KVStats, Usage
 from agentkv_agents.history import make_history
 from agentkv_agents.notes import allow_note, split_note
+from agentkv_agents.prompting import PLAIN, Prompting
 from agentkv_agents.prompts import system_prompt
 from agentkv_envs import action_grammar, action_help, format_action, parse_action
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
     from agentkv_envs import Action, Observation
+
+Number = TypeVar("Number", int, float)
+_PLAN_TOKENS = 768
 
 
 class WebAgent:
@@ -36,9 +45,13 @@ class WebAgent:
         intent: the task, in words.
         style: observation style, "label-first" or "vwa".
         notes: whether a reply may begin with a note to itself; see `agentkv_agents.notes`.
+        prompting: how its model is asked; a taught model needs to be asked as it was taught (`prompting_of`).
         history: "append" (every page stays in the prompt) or "official" (only the page of now).
         session_id: name of the KV session; a new one by default.
         constrained: whether the model takes `grammar=`; by default, whether it is a `ChatAgentKV`.
+
+    Raises:
+        Unsupported: it should follow a plan, and the history keeps none.
     """
 
     def __init__(
@@ -48,6 +61,7 @@ class WebAgent:
         *,
         style: str = "label-first",
         notes: bool = False,
+        prompting: Prompting = PLAIN,
         history: str = "append",
         session_id: str | None = None,
         constrained: bool | None = None,
@@ -55,26 +69,38 @@ class WebAgent:
         self._model = model
         self._style = style
         self._notes = notes
-        self._history = make_history(history, system_prompt(action_help(style), intent, notes))
+        if prompting.plan and history != "append":
+            raise Unsupported(f"the history {history!r} keeps no replies, so there is no plan to follow; use 'append'")
+        self._prompting = prompting
+        actions = action_help(style) if prompting.explain_actions else ""
+        self._history = make_history(history, system_prompt(actions, intent, notes, prompting.plan))
         self._session_id = session_id or f"episode-{uuid4().hex}"
         self._constrained = _takes_grammar(model) if constrained is None else constrained
         self._parse_failed = False
         self._page_key: str | None = None
         self._last: Action | None = None
         self._futile: set[str] = set()
+        self._plan_length: int | None = None
+        self._number = 0
 
     def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
-        """Asks the model for the action on this page; see `Agent.act`."""
-        messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
-        self._note_effect(observation)
-        options: dict[str, Any] = {"grammar": self._grammar(observation)} if self._constrained else {}
-        config: RunnableConfig = {"configurable": {"session_id": self._session_id}}
-        start = time.perf_counter()
+        """Asks the model for the action on this page, and for a plan before the first one; see `Agent.act`.
+
+        The step after a plan has the tokens and the time of both.
+        """
+        start, planning = time.perf_counter(), None
         try:
-            reply = self._model.invoke(messages, config=config, **options)
+            if self._prompting.plan and self._plan_length is None:
+                planning = self._make_plan(observation)
+            messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
+            self._note_effect(observation)
+            reply = self._ask(messages, lambda: self._grammar(observation))
         except (ContextOverflow, BudgetTooSmall) as full:
-            return AgentStep(None, "", "failed", str(full), total_ms=_ms_since(start), context_full=True)
-        return self._read(reply, _ms_since(start))
+            step = AgentStep(None, "", "failed", str(full), usage=Usage(0, 0, 0, 0), context_full=True)
+        else:
+            step = self._read(reply)
+        step = step if planning is None else _with_plan(step, planning)
+        return replace(step, total_ms=_ms_since(start))
 
     def close(self) -> None:
         """Frees the KV session, if the model has any."""
@@ -82,8 +108,29 @@ class WebAgent:
         if close_session is not None:
             close_session(self._session_id)
 
+    def _ask(self, messages: list[BaseMessage], grammar: Callable[[], str], **options: Any) -> AIMessage:
+        config: RunnableConfig = {"configurable": {"session_id": self._session_id}}
+        if self._constrained:
+            options["grammar"] = grammar()
+        return self._model.invoke(messages, config=config, **options)
+
+    def _make_plan(self, observation: Observation) -> AIMessage:
+        tabs = list(observation.tabs)
+        titles = [tabs.pop(observation.current_tab), *tabs]
+        # A plan is longer than the replies that a chat model may be set to.
+        limit = {"max_tokens": _PLAN_TOKENS} if self._constrained else {}
+        messages = self._history.ask(plans.request(titles), None, parse_failed=False)
+        reply = self._ask(messages, plans.plan_grammar, **limit)
+        self._history.answer(reply, None)
+        self._plan_length = plans.plan_length(str(reply.text))
+        return reply
+
     def _grammar(self, observation: Observation) -> str:
         grammar = action_grammar(observation, exclude=self._futile)
+        if self._plan_length:
+            # The step at hand, where it takes more than one action, or the next.
+            numbers = range(max(1, self._number), min(self._number + 1, self._plan_length) + 1)
+            grammar = plans.allow_numbers(grammar, numbers)
         return allow_note(grammar) if self._notes else grammar
 
     def _note_effect(self, observation: Observation) -> None:
@@ -94,9 +141,13 @@ class WebAgent:
             self._futile.add(format_action(self._last))
         self._page_key = observation.page_key
 
-    def _read(self, reply: AIMessage, total_ms: float) -> AgentStep:
+    def _read(self, reply: AIMessage) -> AgentStep:
         text = str(reply.text)
-        parsed = parse_action(split_note(text)[1] if self._notes else text, self._style)
+        said = split_note(text)[1] if self._notes else text
+        if self._prompting.plan:
+            number, said = plans.split_number(said)
+            self._number = number or self._number
+        parsed = parse_action(said, self._style)
         self._parse_failed = parsed.action is None
         self._last = parsed.action
         self._history.answer(reply, str(parsed.action) if parsed.action is not None else None)
@@ -110,9 +161,26 @@ class WebAgent:
             kv=_kv_stats(stats),
             prefill_ms=stats.get("prefill_ms"),
             decode_ms=stats.get("decode_ms"),
-            total_ms=total_ms,
             context_full=stats.get("finish_reason") == "context_full",
         )
+
+
+def _with_plan(step: AgentStep, planning: AIMessage) -> AgentStep:
+    """The step with what its plan took."""
+    stats = planning.response_metadata.get("agentkv", {})
+    own, more = asdict(step.usage), asdict(_usage(planning, stats))
+    return replace(
+        step,
+        plan=str(planning.text),
+        usage=Usage(**{name: _sum(own[name], more[name]) for name in own}),
+        kv=_kv_stats(stats) if step.context_full and not step.raw_text else step.kv,
+        prefill_ms=_sum(step.prefill_ms, stats.get("prefill_ms")),
+        decode_ms=_sum(step.decode_ms, stats.get("decode_ms")),
+    )
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else one + other
 
 
 def _takes_grammar(model: BaseChatModel) -> bool:

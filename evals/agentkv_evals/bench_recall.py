@@ -25,6 +25,7 @@ from agentkv.cache.facts import Role
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
 from agentkv.policies.registry import parse_roles
+from agentkv_agents.prompting import prompting_of
 from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.render import RenderedStep, Renderer
 from agentkv_agents.teaching.traces import Trace, read_traces
@@ -151,16 +152,16 @@ def as_case(trace: Trace, renderer: Renderer) -> Case:
         EvalError: nothing before that step shows the fact.
         TrainError: the model's chat template cannot continue a conversation.
     """
-    assert trace.needle is not None
-    needle = trace.needle
-    steps = tuple(renderer.steps(trace))[: needle.used_step]
+    needle, rendered = trace.needle, tuple(renderer.steps(trace))
+    assert needle is not None
+    steps, by_page = rendered[: renderer.before + needle.used_step], rendered[renderer.before :]
     if trace.seen_step is None:
         raise EvalError(f"trace {trace.task_id}: no page before step {needle.used_step} shows {needle.fact!r}")
     pages = [step.observation for step in trace.steps[: needle.used_step]]
     actions = [step.action for step in trace.steps[: needle.used_step - 1]]
     mentions = [n for texts in (pages, actions) for n, text in enumerate(texts) if plain(needle.fact) in plain(text)]
-    last = max(mentions)
-    between = sum(len(step.prompt.ids) + len(step.action) for step in steps[last + 1 :]) - len(steps[-1].action)
+    since = by_page[max(mentions) + 1 : needle.used_step]
+    between = sum(len(step.prompt.ids) + len(step.action) for step in since) - len(steps[-1].action)
     return Case(trace.task_id, trace.family, needle.kind, steps, max(0, between))
 
 
@@ -316,7 +317,8 @@ def _cases(options: RecallOptions, engine: Engine) -> list[Case]:
             "no demonstration without slips has a fact to remember and says which step needs it; record some with "
             "python -m agentkv_envs.tasks.training FILE"
         )
-    renderer = Renderer(engine.tokenizer, ending_token(engine.eos_token_ids, engine.tokenizer), float(options.notes))
+    ending = ending_token(engine.eos_token_ids, engine.tokenizer)
+    renderer = Renderer(engine.tokenizer, ending, float(options.notes), prompting_of(options.model))
     return [as_case(trace, renderer) for trace in traces[: options.n]]
 
 

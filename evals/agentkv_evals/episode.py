@@ -185,6 +185,7 @@ class EpisodeRun:
             "observation": observation.text,
             "action": self._taken[-1].action,
             "raw": decision.raw_text,
+            **({} if decision.plan is None else {"plan": decision.plan}),
             "parse_mode": decision.parse_mode,
             "error": error,
             "prompt_tokens": decision.usage.prompt_tokens,

@@ -7,12 +7,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import agentkv_agents
 from agentkv_agents.history import history_names
+from agentkv_agents.prompting import PLAIN, Prompting, prompting_of
 from agentkv_envs import DIALECTS, STYLES, Task, load_suite, load_task_file
 from agentkv_envs.options import EnvOptions
 from agentkv_evals.errors import EvalError
@@ -96,6 +97,7 @@ class EvalPlan:
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
             **({"notes": True} if options.notes else {}),
+            **({"prompting": asdict(self.prompting)} if self.prompting != PLAIN else {}),
             **({"protect": list(options.protect)} if options.protect else {}),
             **({"data_seeds": options.data_seeds} if options.data_seeds > 1 else {}),
         }
@@ -105,6 +107,19 @@ class EvalPlan:
         """What the agent sees, its pictures' captions among it, and how it is scored."""
         options = self.options
         return EnvOptions(style=options.style, scoring=options.scoring, step_timeout_s=options.step_timeout_s)
+
+    @cached_property
+    def prompting(self) -> Prompting:
+        """How the agent asks its model: as that was taught, but for what the options say. Raises ModelError."""
+        options = self.options
+        if not self.needs_model:
+            return PLAIN
+        prompting = prompting_of(options.model)
+        # A history that keeps no replies keeps no plan.
+        plan = prompting.plan and options.history == "append" if options.plan is None else options.plan
+        return Prompting(
+            plan, prompting.explain_actions if options.explain_actions is None else options.explain_actions
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -129,8 +144,9 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     for flag, name in (("--judge", options.judge), ("--image-judge", options.image_judge)):
         if name is not None:
             check_judge(flag, name)
-    if options.notes and options.history != "append":
-        raise EvalError(f"--notes has no use with --history {options.history}, which keeps no replies; use append")
+    for flag, given in (("--notes", options.notes), ("--plan", options.plan)):
+        if given and options.history != "append":
+            raise EvalError(f"{flag} has no use with --history {options.history}, which keeps no replies; use append")
     tasks = _load_tasks(options)
     if not tasks:
         raise EvalError(f"no tasks in {options.tasks or options.task_file}")
@@ -141,8 +157,9 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     if agent.needs_model:
         arms, notes = _model_arms(options, policy_names())
     else:
-        for flag, given in (("--protect", options.protect), ("--notes", options.notes)):
-            if given:
+        asked = {"--notes": options.notes or None, "--plan": options.plan, "--explain-actions": options.explain_actions}
+        for flag, value in {"--protect": options.protect or None, **asked}.items():
+            if value is not None:
                 raise EvalError(f"{flag} is for agents with a model, and {options.agent!r} has none")
         arms = (Arm(NO_POLICY),)
         notes = (f"agent {options.agent!r} has no model: policies and budgets do not apply",)

@@ -105,6 +105,7 @@ class Runner:
                 seed=episode.seed,
                 history=options.history,
                 notes=options.notes,
+                prompting=self._plan.prompting,
                 model=model,
                 session_id=f"{self._run.path.name}/{episode.episode_id}",
             )

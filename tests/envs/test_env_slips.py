@@ -10,9 +10,10 @@ import pytest
 
 from agentkv_envs import EnvError, Observation, WebEnv, parse_action
 from agentkv_envs.tasks.slips import demonstrate, slips
-from agentkv_envs.tasks.training import instances, main, record, recorded
+from agentkv_envs.tasks.training import Planner, instances, main, record, recorded
 from agentkv_envs.types import Action, Element
 
+PLANNER = Planner()
 PAGE = Observation(
     text="",
     url="http://127.0.0.1:1/",
@@ -78,8 +79,8 @@ def test_mistakes_of_a_recording_are_one_sentence(
 def test_slips_are_repaired_and_the_task_is_solved() -> None:
     chosen = random.Random(1).sample(list(instances(62, seed=11)), 5)
     with WebEnv(screenshots=False) as env:
-        rows = [record(env, instance, slips=1.0) for instance in chosen]
-        plain = record(env, chosen[0])
+        rows = [record(env, instance, PLANNER, slips=1.0) for instance in chosen]
+        plain = record(env, chosen[0], PLANNER)
         assert demonstrate(env, chosen[0].task, chosen[0].data_seed).score.success is True
     assert not any("wrong" in step for step in plain["steps"])
     assert any(step["action"] == "go_back" for row in rows for step in row["steps"])
@@ -112,7 +113,7 @@ def test_a_recording_says_which_step_needs_the_fact_slips_or_not() -> None:
             assert planned is not None
             numbers = []
             for slips_share in (0.0, 1.0):
-                row = record(env, instance, slips_share)
+                row = record(env, instance, PLANNER, slips_share)
                 number = row["needle"]["used_step"]
                 numbers.append(number)
                 step = row["steps"][number - 1]

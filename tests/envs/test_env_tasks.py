@@ -15,7 +15,7 @@ from agentkv_envs.tasks.export import as_text, exported
 from agentkv_envs.tasks.manifest import VWA75
 from agentkv_envs.tasks.oracle import Trace, follow, length_class
 from agentkv_envs.tasks.recording import draft_of
-from agentkv_envs.tasks.training import instances, record
+from agentkv_envs.tasks.training import Planner, instances, record
 
 pytestmark = pytest.mark.browser
 TASKS = {task.task_id: task for task in load_suite("vwa75")}
@@ -173,7 +173,8 @@ def test_twins_differ_from_their_originals_in_the_reminder_alone(env: WebEnv) ->
 
 def test_training_instances_are_solved(env: WebEnv) -> None:
     chosen = random.Random(0).sample(list(instances(200, seed=9)), 6)
-    rows = [record(env, instance) for instance in chosen]
+    planner = Planner()
+    rows = [record(env, instance, planner) for instance in chosen]
     assert all(row["steps"][-1]["action"].startswith("stop") for row in rows)
     assert all(estimate_tokens(step["observation"]) <= 350 for row in rows for step in row["steps"])
 

@@ -19,6 +19,7 @@ from agentkv.cli import run as cli
 from agentkv.engine import Engine, SamplingParams, Session
 from agentkv.errors import AgentKVError
 from agentkv.train.errors import TrainError
+from agentkv_agents.prompting import PLAIN, Prompting
 from agentkv_agents.teaching.render import Renderer
 from agentkv_agents.teaching.traces import read_traces
 from agentkv_evals import bench_recall
@@ -130,6 +131,22 @@ def test_the_distance_counts_from_the_last_mention(tiny: Engine, tmp_path: Path)
     steps = far.steps
     assert far.distance == len(steps[1].prompt.ids) + len(steps[1].action) + len(steps[2].prompt.ids)
     assert near.distance == len(near.steps[2].prompt.ids)
+
+
+def test_a_plan_that_comes_first_moves_neither_the_decision_nor_the_distance(tiny: Engine, tmp_path: Path) -> None:
+    actions = [str(page["action"]) for page in PAGES]
+    numbered = [{**page, "plan_step": number} for number, page in enumerate(PAGES, 1)]
+    file = write(tmp_path / "t.jsonl", [needle_row(1, steps=numbered, plan=actions, open=["Deals"])])
+    (trace,) = read_traces([file])
+    plain, planning = (
+        as_case(trace, Renderer(tiny.tokenizer, tiny.tokenizer.eos_token_id, prompting=prompting))
+        for prompting in (PLAIN, Prompting(plan=True))
+    )
+    assert tiny.tokenizer.decode(planning.steps[0].action).startswith(f"1 {actions[0]}")
+    assert tiny.tokenizer.decode(planning.steps[-1].action) == f"3 {USE}"
+    assert len(planning.steps) == len(plain.steps) + 1
+    # Of the steps between, one reply has a number more.
+    assert planning.distance == plain.distance + len(tiny.tokenizer.encode("2 "))
 
 
 def test_decisions_in_the_file_are_not_measured_again(

@@ -7,6 +7,7 @@ import pytest
 from eval_fakes import Lab
 
 from agentkv.errors import AgentKVError
+from agentkv_agents.prompting import PLAIN, Prompting, save_prompting
 from agentkv_envs import Task
 from agentkv_evals.backends import protection
 from agentkv_evals.errors import EvalError
@@ -39,6 +40,8 @@ def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
         {"style": "vwa"},
         {"protect": ("task",)},
         {"notes": True},
+        {"plan": True},
+        {"explain_actions": False},
     ):
         assert make_plan(lab.options(**other), POLICIES).fingerprint != base
 
@@ -48,15 +51,44 @@ def test_a_role_that_there_is_not_is_refused(lab: Lab) -> None:
         make_plan(lab.options(protect=("page",)), POLICIES)
 
 
-@pytest.mark.parametrize("changes", [{"notes": True}, {"protect": ("task",)}, {"protect": ("bogus",)}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"notes": True},
+        {"plan": False},
+        {"explain_actions": True},
+        {"protect": ("task",)},
+        {"protect": ("bogus",)},
+    ],
+)
 def test_what_concerns_a_model_is_refused_for_agents_without_one(lab: Lab, changes: dict[str, Any]) -> None:
     with pytest.raises(EvalError, match=r"is for agents with a model, and 'oracle' has none"):
         make_plan(lab.options(agent="oracle", **changes), POLICIES)
 
 
-def test_notes_need_a_history_that_keeps_them(lab: Lab) -> None:
-    with pytest.raises(EvalError, match="--notes has no use with --history official"):
-        make_plan(lab.options(notes=True, history="official"), POLICIES)
+@pytest.mark.parametrize("asked", ["notes", "plan"])
+def test_notes_and_plans_need_a_history_that_keeps_them(lab: Lab, asked: str) -> None:
+    with pytest.raises(EvalError, match=f"--{asked} has no use with --history official"):
+        make_plan(lab.options(**{asked: True}, history="official"), POLICIES)
+
+
+def test_a_model_is_asked_as_it_was_taught_unless_the_options_say_otherwise(lab: Lab, tmp_path: Path) -> None:
+    taught = Prompting(plan=True, explain_actions=False)
+    save_prompting(tmp_path, taught)
+
+    def of(**changes: Any) -> EvalPlan:
+        return make_plan(lab.options(model=str(tmp_path), **changes), POLICIES)
+
+    assert of().prompting == taught
+    assert of().settings()["prompting"] == {"plan": True, "explain_actions": False}
+    assert of(plan=False).prompting == Prompting(plan=False, explain_actions=False)
+    assert of(explain_actions=True).prompting == Prompting(plan=True, explain_actions=True)
+    # A history that keeps no replies keeps no plan.
+    assert of(history="official").prompting == Prompting(plan=False, explain_actions=False)
+    assert of(plan=False, explain_actions=True).prompting == PLAIN
+    # Runs of before are gone on with.
+    assert "prompting" not in of(plan=False, explain_actions=True).settings()
+    assert make_plan(lab.options(agent="oracle"), POLICIES).prompting == PLAIN
 
 
 def test_protection_is_an_option_of_every_policy_but_full(lab: Lab) -> None:

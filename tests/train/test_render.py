@@ -12,6 +12,8 @@ from agentkv.chat_model import ChatAgentKV
 from agentkv.train.errors import TrainError
 from agentkv_agents import WebAgent
 from agentkv_agents.notes import with_note
+from agentkv_agents.plans import format_plan, numbered
+from agentkv_agents.prompting import PLAIN, Prompting
 from agentkv_agents.teaching.render import Renderer
 from agentkv_agents.teaching.traces import Trace, TraceNeedle, TraceStep
 from agentkv_envs import Observation
@@ -32,14 +34,20 @@ EPISODE = (
 TRACE = Trace("t", "shop", "Find the {red} kettle; then stop.", "label-first", EPISODE)
 
 
-def ledger_of(steps: tuple[TraceStep, ...], intent: str, noted: dict[int, str] | None = None) -> list[int]:
-    """What the session of an agent holds that takes these steps, under the grammar of each page, and writes notes."""
-    replies = [
-        with_note(noted[n], step.action) if noted and n in noted else step.action for n, step in enumerate(steps)
-    ]
-    engine = puppet(lines(*replies))
+def ledger_of(
+    steps: tuple[TraceStep, ...],
+    intent: str,
+    noted: dict[int, str] | None = None,
+    plan: tuple[str, ...] = (),
+    prompting: Prompting = PLAIN,
+) -> list[int]:
+    """What the session of an agent holds that plans, notes, and takes these steps under the grammar of each page."""
+    replies = [numbered(step.plan_step, step.action) if plan else step.action for step in steps]
+    for at, note in (noted or {}).items():
+        replies[at] = with_note(note, replies[at])
+    engine = puppet(lines(*([format_plan(plan)] if plan else []), *replies))
     chat = ChatAgentKV.from_engine(engine)
-    agent = WebAgent(chat, intent, session_id="episode", notes=noted is not None)
+    agent = WebAgent(chat, intent, session_id="episode", notes=noted is not None, prompting=prompting)
     feedback = None
     for number, step in enumerate(steps):
         seen: Observation = replace(page(f"p{number}"), text=step.observation)
@@ -60,6 +68,41 @@ def test_it_is_the_token_stream_of_an_episode(steps: tuple[TraceStep, ...]) -> N
     render, eos = renderer()
     document = render.document(replace(TRACE, steps=steps))
     assert list(document.ids) == [*ledger_of(steps, TRACE.intent), eos]
+
+
+PLAN = (TYPE.replace(" [1] [k", " [k"), 'click "?"', "stop [?]")
+PLANNED = replace(
+    TRACE,
+    plan=PLAN,
+    opened=("Shop",),
+    steps=tuple(replace(step, plan_step=number) for step, number in zip(EPISODE, (1, 1, 2, 2, 3), strict=True)),
+)
+
+
+@pytest.mark.parametrize("explain", [False, True])
+@pytest.mark.parametrize("noting", [False, True])
+def test_it_is_the_token_stream_of_an_episode_that_began_with_a_plan(noting: bool, explain: bool) -> None:
+    tokenizer = puppet(lines()).tokenizer
+    prompting = Prompting(plan=True, explain_actions=explain)
+    needle = TraceNeedle("code", "Red  kettle", "the code is [7]", used_step=5)
+    trace = replace(PLANNED, needle=needle)
+    renderer = Renderer(tokenizer, tokenizer.eos_token_id, float(noting), prompting)
+    document = renderer.document(trace)
+    noted = {3: needle.note} if noting else None
+    ledger = ledger_of(PLANNED.steps, TRACE.intent, noted, PLAN, prompting)
+    assert list(document.ids) == [*ledger, tokenizer.eos_token_id]
+    learned = [tokenizer.decode(document.ids[start:end]) for start, end in document.spans]
+    assert learned[:2] == [f"{format_plan(PLAN)}<|im_end|>", f"1 {TYPE}<|im_end|>"]
+    assert len(learned) == 4
+    steps = list(renderer.steps(trace))
+    assert renderer.before == 1
+    assert tokenizer.decode(steps[renderer.before].action) == f"1 {TYPE}"
+
+
+def test_a_trace_without_a_plan_cannot_be_rendered_with_one() -> None:
+    tokenizer = puppet(lines()).tokenizer
+    with pytest.raises(TrainError, match="the trace of t has no plan, and the model is one that plans"):
+        Renderer(tokenizer, tokenizer.eos_token_id, prompting=Prompting(plan=True)).document(TRACE)
 
 
 def test_a_fact_is_noted_on_the_page_that_shows_it_last() -> None:

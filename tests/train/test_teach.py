@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentkv.engine import Engine
 from agentkv.train.errors import TrainError
 from agentkv.train.log import read_log
 from agentkv.train.settings import TrainSettings
+from agentkv_agents.prompting import PLAIN, Prompting, prompting_of
 from agentkv_agents.teaching.run import TeachOptions, run
 
 SETTINGS = TrainSettings(tokens=9000, length=3000, batch=1, rank=4, lr=0.01, validations=2)
@@ -54,8 +56,8 @@ def test_it_leaves_an_adapter_a_card_a_picture_and_a_log(
     out = tmp_path / "adapter"
     run(options(base, traces, out))
     assert sorted(file.name for file in out.iterdir()) == [
-        "README.md", "adapter_config.json", "adapter_model.safetensors", "checkpoint.safetensors", "log.jsonl",
-        "training.svg",
+        "README.md", "adapter_config.json", "adapter_model.safetensors", "agent.json", "checkpoint.safetensors",
+        "log.jsonl", "training.svg",
     ]  # fmt: skip
     checks = [row for row in read_log(out / "log.jsonl") if row["kind"] == "validation"]
     assert {row["set"] for row in checks} == {"unseen families", "seen families"}
@@ -64,8 +66,10 @@ def test_it_leaves_an_adapter_a_card_a_picture_and_a_log(
     card = (out / "README.md").read_text()
     assert "8 demonstrations" not in card
     assert "6 demonstrations of training tasks (0 of them with wrong steps" in card
-    assert "loss on actions only. LoRA of rank 4" in card
-    assert "| unseen families (2 tasks, 4 actions) | 0.0% |" in card
+    assert "writes a plan first" in card
+    assert "goes through it by number. LoRA of rank 4" in card
+    assert "| unseen families (2 tasks, 6 replies) | 0.0% |" in card
+    assert prompting_of(str(out)) == Prompting(plan=True, explain_actions=False)
     assert "<svg" in (out / "training.svg").read_text()
     assert "all tokens seen" in capsys.readouterr().out
     plain = Engine.load(str(base), kv_pool="4MiB")
@@ -121,7 +125,7 @@ def test_the_command_prints_one_object_per_line(
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["kind"] for row in rows} == {"step", "validation", "result"}
     assert rows[:-1] == read_log(out / "log.jsonl")
-    assert rows[-1]["sets"]["unseen families"]["spans"] == 2
+    assert rows[-1]["sets"]["unseen families"]["spans"] == 3
 
 
 def test_an_adapter_is_no_base(base: Path, traces: Path, tmp_path: Path) -> None:
@@ -144,6 +148,47 @@ def test_without_peft_it_says_what_to_install(
     code = cli(["train", "agent", "--traces", str(traces), "--out", str(tmp_path / "x"), "--model", str(base)])
     assert code == 2
     assert capsys.readouterr().err == "agentkv: this command needs peft: pip install 'agentkv[train]'\n"
+
+
+@pytest.mark.parametrize("replies_only", [False, True])
+def test_habits_and_the_way_of_learning_are_chosen_and_belong_to_the_training(
+    base: Path, traces: Path, tmp_path: Path, replies_only: bool
+) -> None:
+    out = tmp_path / "adapter"
+    plain = {"plan": False, "explain_actions": True}
+    run(options(base, traces, out, **plain, replies_only=replies_only))
+    assert prompting_of(str(out)) == PLAIN
+    checks = [row for row in read_log(out / "log.jsonl") if row["kind"] == "validation"]
+    assert checks[-2]["loss"] < checks[0]["loss"]
+    assert {row["spans"] for row in checks} == {4}
+    with pytest.raises(TrainError, match="with another replies_only"):
+        run(options(base, traces, out, **plain, replies_only=not replies_only))
+    with pytest.raises(TrainError, match="with another plan"):
+        run(options(base, traces, out, replies_only=replies_only))
+
+
+def test_demonstrations_without_plans_teach_no_plans(base: Path, tmp_path: Path) -> None:
+    old = [{k: v for k, v in row(n, f"f{n}").items() if k not in ("plan", "open")} for n in range(4)]
+    file = write(tmp_path / "old.jsonl", old)
+    with pytest.raises(TrainError, match="has no plan, and the model is one that plans: record"):
+        run(options(base, file, tmp_path / "adapter"))
+    run(options(base, file, tmp_path / "plain", plan=False))
+    # Training it on does not make it another kind of agent, unless that is asked for.
+    further = options(base, file, tmp_path / "further", start=str(tmp_path / "plain"))
+    assert further.prompting == Prompting(plan=False, explain_actions=False)
+    assert replace(further, plan=True).prompting == Prompting(plan=True, explain_actions=False)
+
+
+def test_plans_alone_are_taught_and_validated(base: Path, tmp_path: Path) -> None:
+    """Where there are whole demonstrations as well, these alone validate."""
+    plans_only = [row(n, f"f{n}", steps=[]) for n in range(4)]
+    file, both = write(tmp_path / "plans.jsonl", plans_only), tmp_path / "both.jsonl"
+    run(options(base, file, tmp_path / "planner"))
+    first = read_log(tmp_path / "planner" / "log.jsonl")[0]
+    assert (first["documents"], first["spans"]) == (1, 1)
+    write(both, [*plans_only, *(row(n, f"f{n % 4}") for n in range(10, 18))])
+    run(options(base, both, tmp_path / "agent"))
+    assert read_log(tmp_path / "agent" / "log.jsonl")[0]["spans"] == 6
 
 
 def test_a_training_begins_with_another_adapter(base: Path, traces: Path, tmp_path: Path) -> None:

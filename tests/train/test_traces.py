@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from agentkv_agents.teaching.leaks import TestText, check_leaks, check_texts, te
 from agentkv_agents.teaching.traces import Trace, TraceStep, digest, read_traces, split
 from agentkv_envs import load_suite
 from agentkv_envs.sites import World, open_site
+from agentkv_envs.sites.classifieds import vocabulary as ad_words
+from agentkv_envs.sites.shopping import vocabulary as shop_words
 from agentkv_envs.tasks.training import instances
 
 FAMILIES = ("shop", "forum", "ads", "wiki", "home")
@@ -32,7 +36,7 @@ def test_files_are_read_and_each_task_is_taken_once(tmp_path: Path) -> None:
     second = write(tmp_path / "b.jsonl", [row(2), row(3)])
     found = read_traces([first, second])
     assert [t.task_id for t in found] == ["t-shop-1", "t-shop-2", "t-shop-3"]
-    assert found[0].steps[0] == TraceStep('page: Shop 1\nlink "red kettle" [2] $1', CLICK)
+    assert found[0].steps[0] == TraceStep('page: Shop 1\nlink "red kettle" [2] $1', CLICK, plan_step=1)
     assert digest(found) == digest(found[::-1]) != digest(found[:2])
 
 
@@ -43,6 +47,10 @@ def test_files_are_read_and_each_task_is_taken_once(tmp_path: Path) -> None:
         ("[]", "line 2 is no trace"),
         ('{"task_id": 3, "family": "f", "intent": "i", "style": "vwa", "steps": []}', "line 2 is no trace"),
         ('{"task_id": "t", "family": "f", "intent": "i", "style": "label-first", "steps": []}', "t has no steps"),
+        (json.dumps(row(2, plan="click")), "line 2 is no trace .TypeError: .click. is no list"),
+        (json.dumps(row(2, plan=[3])), "line 2 is no trace .TypeError: 3 is no text"),
+        (json.dumps(row(2, open=[])), "does not say which tabs are open"),
+        (json.dumps(row(2, plan=["stop []"])), "plan_step is 2, of 1 steps of the plan"),
     ],
 )
 def test_a_line_that_is_no_trace_is_named(tmp_path: Path, line: str, said: str) -> None:
@@ -50,6 +58,14 @@ def test_a_line_that_is_no_trace_is_named(tmp_path: Path, line: str, said: str) 
     file.write_text(file.read_text() + line + "\n")
     with pytest.raises(TrainError, match=said):
         read_traces([file])
+
+
+@pytest.mark.parametrize("first", ["plans", "whole"])
+def test_a_whole_demonstration_goes_before_its_plan_alone(tmp_path: Path, first: str) -> None:
+    plans = write(tmp_path / "plans.jsonl", [row(1, steps=[]), row(2, steps=[])])
+    whole = write(tmp_path / "whole.jsonl", [row(1)])
+    found = read_traces([plans, whole] if first == "plans" else [whole, plans])
+    assert {trace.task_id: len(trace.steps) for trace in found} == {"t-shop-1": 2, "t-shop-2": 0}
 
 
 def test_files_that_are_missing_empty_or_of_two_styles_are_refused(tmp_path: Path) -> None:
@@ -63,7 +79,7 @@ def test_files_that_are_missing_empty_or_of_two_styles_are_refused(tmp_path: Pat
 
 def test_families_are_held_out_whole_and_slips_do_not_validate(tmp_path: Path) -> None:
     rows = many()
-    slip = {"observation": "page: x", "action": CLICK, "wrong": True}
+    slip = {"observation": "page: x", "action": CLICK, "plan_step": 1, "wrong": True}
     for r in rows[::2]:
         r["steps"] = [slip, *r["steps"]]
     parts = split(read_traces([write(tmp_path / "a.jsonl", rows)]), families=2, seen=7, most=15)
@@ -98,6 +114,19 @@ def as_traces(count: int) -> list[Trace]:
 
 def test_training_instances_hold_nothing_of_the_tests(tests_text: TestText) -> None:
     check_leaks(as_traces(500), tests_text)
+
+
+def test_brands_of_one_site_are_no_brands_of_another_sites_tests() -> None:
+    """Of two words a product's name may be whole (`Breeze Keyboard`), and an ad's title begin with them."""
+    shop, ads = shop_words.VOCABULARIES, ad_words.VOCABULARIES
+    assert not {brand for group in shop["test"].brands for brand in group} & set(ads["train"].brands)
+
+
+def test_a_test_is_found_in_a_plan(tests_text: TestText) -> None:
+    name = " ".join(next(iter(tests_text.runs)))
+    planned = replace(trace(TraceStep("page: x", "stop []"), name="p"), plan=(f'click "{name}"',))
+    with pytest.raises(TrainError, match="the trace p has"):
+        check_leaks([planned], tests_text)
 
 
 @pytest.mark.parametrize("task", load_suite("vwa75")[::5], ids=lambda task: task.task_id)

@@ -27,16 +27,16 @@ codes of the test suite `vwa75` before training. Families held out for validatio
 
 ## Recipe
 
-Behaviour cloning in the agent's own append-only conversation, loss on actions only. {more}LoRA of rank {rank} (alpha
+Behaviour cloning in the agent's own append-only conversation, loss on replies only. {more}LoRA of rank {rank} (alpha
 {alpha}) on all projections, AdamW, learning rate {lr:g} with warm-up and cosine, {batch} packs of at most {length}
 tokens a step, dtype `{dtype}`, seed {seed}; {hours:.1f} hours of computing.
 The weights are those of step {best_step}, which had the lowest loss, the mean of the sets below.
 
 ## Results
 
-Teacher-forced: every action is predicted after the right ones, without the page's grammar, which helps at run time.
+Teacher-forced: every reply is predicted after the right ones, without the page's grammar, which helps at run time.
 
-| validation set | before: actions right | after: actions right | whole ways right | loss |
+| validation set | before: replies right | after: replies right | whole ways right | loss |
 |---|---|---|---|---|
 {results}
 
@@ -65,7 +65,7 @@ def write_card(
     """Write the card of a training that has ended."""
     first = {row["set"]: row for row in rows if row["kind"] == "validation" and row["step"] == 0}
     lines = [
-        f"| {name} ({m.documents} tasks, {m.spans} actions) | {first[name]['span_accuracy']:.1%} "
+        f"| {name} ({m.documents} tasks, {m.spans} replies) | {first[name]['span_accuracy']:.1%} "
         f"| {m.span_accuracy:.1%} | {m.document_accuracy:.1%} | {m.loss:.4f} |"
         for name, m in final.items()
     ]
@@ -93,4 +93,6 @@ def _more(settings: Mapping[str, Any]) -> str:
     """Sentences on what only some trainings do."""
     share, start = settings["notes"], settings.get("start")
     notes = f"Facts to remember were noted in {share:.0%} of the demonstrations. " if share else ""
-    return notes + (f"It began with the adapter `{start}`. " if start else "")
+    plans = "The agent writes a plan first and goes through it by number. " if settings["plan"] else ""
+    pages = "Pages got no gradient. " if settings["replies_only"] else ""
+    return plans + notes + pages + (f"It began with the adapter `{start}`. " if start else "")

@@ -92,7 +92,7 @@ def check_leaks(traces: Sequence[Trace], test: TestText) -> None:
                 f"the intent of the trace {trace.task_id} is nearly that of {task_id}, a test; train on training tasks"
             )
         texts = {line for step in trace.steps for line in (*step.observation.split("\n"), step.action)}
-        for text in (trace.intent, *sorted(texts)):
+        for text in (trace.intent, *trace.plan, *sorted(texts)):
             found = _found(_words(text), test.by_first)
             if found is not None:
                 raise TrainError(

@@ -29,7 +29,7 @@ def save_picture(path: Path, rows: Sequence[dict[str, Any]]) -> None:
             accuracy.plot(seen, [row["span_accuracy"] for row in own], color=color, marker="o", ms=3, label=name)
         loss.set_yscale("log")
         loss.set_ylabel("loss, nats per token")
-        accuracy.set_ylabel("actions right")
+        accuracy.set_ylabel("replies right")
         accuracy.set_ylim(0, 1)
         accuracy.set_xlabel("tokens seen")
         for axes in (loss, accuracy):

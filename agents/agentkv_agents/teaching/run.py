@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from agentkv.train.documents import Document
 from agentkv.train.dtypes import training_dtype
 from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
+from agentkv.train.frozen import ReplyTokens
 from agentkv.train.log import Log, Screen, read_log
 from agentkv.train.lora import add_lora, check_start, load_weights, save_adapter, start_weights
 from agentkv.train.measure import Measured, NextTokens
 from agentkv.train.memory import check_memory, pack_bytes, recompute_activations
 from agentkv.train.settings import TrainSettings
 from agentkv.train.trainer import Data, Trained, Trainer
+from agentkv_agents.prompting import FILE as PROMPTING
+from agentkv_agents.prompting import Prompting, prompting_of, save_prompting
 from agentkv_agents.teaching.card import write_card
 from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.leaks import check_leaks, test_text
@@ -36,7 +39,8 @@ from agentkv_agents.teaching.traces import Split, Trace, digest, read_traces, sp
 
 CARD, PICTURE = "README.md", "training.svg"
 UNSEEN, SEEN = "unseen families", "seen families"
-_RESULTS = (CONFIG, WEIGHTS, CARD, PICTURE)
+TAUGHT = Prompting(plan=True, explain_actions=False)
+_RESULTS = (CONFIG, WEIGHTS, PROMPTING, CARD, PICTURE)
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,12 @@ class TeachOptions:
         out: the folder for the adapter, its card, the log and the checkpoint.
         model: the base: embedded name, model folder or hub id.
         notes: share of the demonstrations, 0 to 1, in which facts to remember are noted when they are seen.
+        plan, explain_actions: how the agent will ask the model (see `Prompting`); None: as the adapter to begin with
+            was taught, or with a plan and without explanations.
         start: folder or name of an adapter of the same base and rank to begin with; None: one that changes nothing.
         held_out: families that validate and are not trained on.
         validate: the most demonstrations of each validation set.
+        replies_only: learn through replies alone, pages getting no gradient: about twice as fast.
         recompute: compute activations twice instead of keeping them: slower, in less memory.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
@@ -61,14 +68,24 @@ class TeachOptions:
     model: str = "smollm2-135m"
     settings: TrainSettings = field(default_factory=TrainSettings)
     notes: float = 0.0
+    plan: bool | None = None
+    explain_actions: bool | None = None
     start: str | None = None
     held_out: int = 6
     validate: int = 24
     dtype: str = "auto"
     device: str = "cpu"
+    replies_only: bool = False
     recompute: bool = False
     fresh: bool = False
     json: bool = False
+
+    @property
+    def prompting(self) -> Prompting:
+        """How the agent will ask the model. Raises ModelError: the adapter to begin with is damaged."""
+        taught = prompting_of(self.start) if self.start is not None else TAUGHT
+        given = {name: value for name in ("plan", "explain_actions") if (value := getattr(self, name)) is not None}
+        return replace(taught, **given)
 
 
 def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -98,7 +115,12 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     progress = progress_of(options.out, facts)
     data = _data(
         parts,
-        Renderer(tokenizer, ending_token(eos_token_ids(model, tokenizer), tokenizer), options.notes),
+        Renderer(
+            tokenizer,
+            ending_token(eos_token_ids(model, tokenizer), tokenizer),
+            options.notes,
+            options.prompting,
+        ),
         min(options.settings.length, model.config.max_position_embeddings),
     )
     use_packed_attention(model)
@@ -112,7 +134,8 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
         load_weights(parameters, start_weights(start, parameters, facts["fingerprint"]))
     with Screen() as screen:
         log = Log(options.out, progress.step, _print if options.json else screen.show)
-        trainer = Trainer(NextTokens(model), parameters, data, settings, progress, options.out, log, interrupted)
+        objective = (ReplyTokens if options.replies_only else NextTokens)(model)
+        trainer = Trainer(objective, parameters, data, settings, progress, options.out, log, interrupted)
         screen.begin(trainer.steps, progress.step)
         trained = trainer.run()
         save_adapter(
@@ -123,6 +146,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
             base=facts["model"],
             fingerprint=facts["fingerprint"],
         )
+        save_prompting(options.out, options.prompting)
         # What is shipped is measured: the weights as the file has them, rounded.
         trainer.use_best({name: weight.to(torch.bfloat16) for name, weight in trained.best.items()})
         final = trainer.measure()
@@ -152,6 +176,8 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: 
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
+        **asdict(options.prompting),
+        "replies_only": options.replies_only,
         "start": start and start.folder.resolve().name,
         "start_weights": start and sha256((start.folder / WEIGHTS).read_bytes()).hexdigest(),
         "held_out": options.held_out,
@@ -184,7 +210,7 @@ def _conclude(options: TeachOptions, trained: Trained, parts: Split, data: Data,
     print(f"{options.out}: {trained.progress.ended}; the best was step {trained.progress.best_step}")
     for name, measured in final.items():
         print(
-            f"  {name}: loss {measured.loss:.4f}, actions right {measured.span_accuracy:.1%} of {measured.spans}, "
+            f"  {name}: loss {measured.loss:.4f}, replies right {measured.span_accuracy:.1%} of {measured.spans}, "
             f"whole ways {measured.document_accuracy:.1%} of {measured.documents}"
         )
 

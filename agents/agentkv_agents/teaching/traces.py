@@ -20,12 +20,14 @@ class TraceStep:
     Attributes:
         wrong: whether it is a slip, which is shown and not learned.
         error: why the browser refused the action, None where it did not.
+        plan_step: number, from 1, of the step of the plan that it is for; 0 where the file says nothing of plans.
     """
 
     observation: str
     action: str
     wrong: bool = False
     error: str | None = None
+    plan_step: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,12 @@ class TraceNeedle:
 
 @dataclass(frozen=True)
 class Trace:
-    """One demonstration.
+    """One demonstration; without steps, of planning alone.
 
     Attributes:
         needle: the fact that must be remembered, where there is one and the file says when it is needed.
+        plan: what can be told of its way before the first step; () where the file says nothing of plans.
+        opened: titles of the tabs it begins with, the current one first.
     """
 
     task_id: str
@@ -59,6 +63,8 @@ class Trace:
     style: str
     steps: tuple[TraceStep, ...]
     needle: TraceNeedle | None = None
+    plan: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
     @property
     def seen_step(self) -> int | None:
@@ -89,7 +95,9 @@ def read_traces(files: Sequence[Path]) -> list[Trace]:
             raise TrainError(f"cannot read the traces {file}: {error}") from error
         for number, line in enumerate(lines, 1):
             trace = _trace(line, file, number)
-            found.setdefault(trace.task_id, trace)
+            # A whole demonstration says more than its plan alone.
+            if not (known := found.get(trace.task_id)) or (trace.steps and not known.steps):
+                found[trace.task_id] = trace
     if not found:
         raise TrainError("the files hold no trace; record some with python -m agentkv_envs.tasks.training FILE")
     if len(styles := {trace.style for trace in found.values()}) > 1:
@@ -101,21 +109,35 @@ def _trace(line: str, file: Path, number: int) -> Trace:
     try:
         row = json.loads(line)
         fields = {name: _text(row[name]) for name in ("task_id", "family", "intent", "style")}
-        steps = tuple(
-            TraceStep(_text(s["observation"]), _text(s["action"]), bool(s.get("wrong", False)), s.get("error"))
-            for s in row["steps"]
-        )
+        plan, opened = _texts(row.get("plan", [])), _texts(row.get("open", []))
+        steps = tuple(_step(step, len(plan)) for step in row["steps"])
+        if plan and not opened:
+            raise ValueError("it has a plan and does not say which tabs are open")
         needle = _needle(row.get("needle"), len(steps))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrainError(
             f"{file}, line {number} is no trace ({type(error).__name__}: {error}); if a recording was cut off there, "
             "run it again, it goes on"
         ) from error
-    if not steps:
+    if not steps and not plan:
         raise TrainError(f"{file}, line {number}: the trace of {fields['task_id']} has no steps")
     if bare := next((n for n, step in enumerate(steps, 1) if not step.action.strip()), None):
         raise TrainError(f"{file}, line {number}: step {bare} of {fields['task_id']} has no action")
-    return Trace(**fields, steps=steps, needle=needle)
+    return Trace(**fields, steps=steps, needle=needle, plan=plan, opened=opened)
+
+
+def _step(row: Any, planned: int) -> TraceStep:
+    number = row["plan_step"] if planned else 0
+    if planned and not (type(number) is int and 1 <= number <= planned):
+        raise ValueError(f"plan_step is {number!r}, of {planned} steps of the plan")
+    wrong = bool(row.get("wrong", False))
+    return TraceStep(_text(row["observation"]), _text(row["action"]), wrong, row.get("error"), number)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return tuple(_text(item) for item in value)
 
 
 def _needle(row: Any, steps: int) -> TraceNeedle | None:
@@ -160,14 +182,16 @@ def split(traces: Sequence[Trace], families: int, seen: int, most: int) -> Split
     Raises:
         TrainError: nothing would be left to train on, or to validate on.
     """
-    names = sorted({trace.family for trace in traces}, key=_lot)
+    # Planning is validated with the way that follows, if there are such traces at all.
+    whole = [trace for trace in traces if trace.steps] or traces
+    names = sorted({trace.family for trace in whole}, key=_lot)
     if not 0 < families < len(names):
         raise TrainError(
             f"--held-out {families} is not possible: the traces are of {len(names)} families; "
             "hold out at least one and leave at least one"
         )
     held_out = names[:families]
-    ordered = sorted(traces, key=lambda trace: _lot(trace.task_id))
+    ordered = sorted(whole, key=lambda trace: _lot(trace.task_id))
     plain = [trace for trace in ordered if not trace.has_slips]
     unseen = [trace for trace in plain if trace.family in held_out][:most]
     others = [trace for trace in plain if trace.family not in held_out][:seen]

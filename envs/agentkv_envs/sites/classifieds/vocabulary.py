@@ -61,8 +61,8 @@ VOCABULARIES = {
     "train": Vocabulary(
         brands=(
             *("Acorn", "Bison", "Cactus", "Delta", "Eclipse", "Fjord", "Glacier", "Heron", "Indigo", "Jasper"),
-            *("Koala", "Lotus", "Magnet", "Nectar", "Otter", "Panther", "Quiver", "Raven", "Sierra", "Tundra"),
-            *("Umber", "Violet", "Whistle", "Yonder", "Zenith", "Atlas", "Breeze", "Copper", "Drift", "Echo"),
+            *("Koala", "Lotus", "Magnet", "Nectar", "Otter", "Panther", "Quiver", "Raven", "Sierra", "Tapir"),
+            *("Umber", "Violet", "Whistle", "Yonder", "Zenith", "Atlas", "Bramley", "Copper", "Drift", "Echo"),
             *("Flint", "Galaxy", "Harp", "Ivory", "Juniper", "Lagoon", "Mosaic", "Nordic", "Oasis", "Pebble"),
         ),
         places=(

@@ -1,0 +1,67 @@
+"""Plans: what an agent writes before its first action, and then goes through by number.
+
+    1 type "Search" [black toaster] [1]
+    2 click "?"
+    3 stop []
+
+The plan is the reply to a message of its own, before the first page; `?` stands for what only pages will tell. Every
+reply after it begins with the number of its step: `2 click "Black Toaster" [17]`. What comes next then follows from
+the reply before and from the plan, which both stay in the conversation, and in its KV cache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agentkv_agents.notes import begin_with
+
+HELP = "Begin each reply with the number of its step in your plan."
+MOST_STEPS = 30
+_NUMBER = re.compile(r"\s*(\d{1,2})[ .):]\s*(?=\S)")
+_STEP = "STEP: /[^\\x00-\\x1f\\x7f-\\x9f]{1,160}/\n"
+
+
+def request(titles: Sequence[str]) -> str:
+    """The message that asks for a plan. `titles`: of the open tabs, the current one first."""
+    return f"Open: {' | '.join(titles)}\nWrite your plan: one numbered action a line, ? for what is not known yet."
+
+
+def format_plan(steps: Sequence[str]) -> str:
+    """The reply that is a plan."""
+    return "\n".join(f"{number} {step}" for number, step in enumerate(steps, 1))
+
+
+def plan_length(reply: str) -> int:
+    """How many steps a reply to `request` has: its lines that go on counting from 1."""
+    length = 0
+    for line in reply.splitlines():
+        found = _NUMBER.match(line)
+        if found is not None and int(found[1]) == length + 1:
+            length += 1
+    return length
+
+
+def plan_grammar(most: int = MOST_STEPS) -> str:
+    """A grammar of plans of at most so many steps."""
+    rules = ['start: "1 " STEP after_1?', _STEP.rstrip()]
+    rules += [f'after_{n - 1}: "\\n{n} " STEP after_{n}?' for n in range(2, most)]
+    rules.append(f'after_{most - 1}: "\\n{most} " STEP')
+    return "\n".join(rules) + "\n"
+
+
+def numbered(number: int, action: str) -> str:
+    """The reply that takes a step of the plan."""
+    return f"{number} {action}"
+
+
+def split_number(reply: str) -> tuple[int | None, str]:
+    """The number that a reply begins with, None without one, and the rest of it."""
+    found = _NUMBER.match(reply)
+    return (int(found[1]), reply[found.end() :]) if found else (None, reply)
+
+
+def allow_numbers(grammar: str, numbers: Sequence[int]) -> str:
+    """The grammar of `agentkv_envs.action_grammar`, with one of these numbers before the action."""
+    choice = " | ".join(f'"{number} "' for number in numbers)
+    return begin_with(grammar, f"({choice})", "unnumbered")

@@ -1,0 +1,175 @@
+"""Plans: asked for before the first page, gone through by number, and kept in the conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agent_fakes import ScriptedChatModel, page
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatResult
+from puppet import lines, puppet
+
+from agentkv.chat_model import ChatAgentKV
+from agentkv.errors import ContextOverflow, Unsupported
+from agentkv_agents import WebAgent
+from agentkv_agents.base import Usage
+from agentkv_agents.plans import (
+    HELP,
+    MOST_STEPS,
+    allow_numbers,
+    format_plan,
+    numbered,
+    plan_grammar,
+    plan_length,
+    split_number,
+)
+from agentkv_agents.prompting import Prompting
+from agentkv_envs import action_grammar, action_help
+
+PLAN = format_plan(['type "Search" [kettle] [1]', 'click "?"', "stop []"])
+CLICK = 'click "red kettle" [2]'
+TAUGHT = Prompting(plan=True, explain_actions=False)
+
+
+@given(st.integers(1, 99), st.sampled_from([CLICK, "stop []", "go_back"]))
+def test_what_is_numbered_is_read(number: int, action: str) -> None:
+    assert split_number(numbered(number, action)) == (number, action)
+
+
+@pytest.mark.parametrize("reply", [CLICK, "", "stop [3]", "100 stop []", "3"])
+def test_a_reply_without_a_number_is_left_alone(reply: str) -> None:
+    assert split_number(reply) == (None, reply)
+
+
+@pytest.mark.parametrize(
+    ("reply", "length"),
+    [
+        (PLAN, 3),
+        ("Here is my plan:\n1. search\n2) click it\n\nDone.", 2),
+        ("2 click\n3 stop", 0),
+        ("1 search\n1 search\n2 stop", 2),
+        ("", 0),
+    ],
+)
+def test_a_plan_is_as_long_as_its_lines_go_on_counting(reply: str, length: int) -> None:
+    assert plan_length(reply) == length
+
+
+def session_text(chat: ChatAgentKV, engine: object) -> str:
+    (session,) = chat._hosts[engine.model_name].sessions  # type: ignore[attr-defined]
+    text: str = engine.tokenizer.decode(session.kv.ledger)  # type: ignore[attr-defined]
+    return text
+
+
+def test_a_plan_is_made_before_the_first_page_and_stays() -> None:
+    replies = (PLAN, '1 type "Search" [1] [kettle] [1]', f"2 {CLICK}", "3 stop []")
+    engine = puppet(lines(*replies))
+    chat = ChatAgentKV.from_engine(engine)
+    agent = WebAgent(chat, "Find the kettle.", session_id="s", prompting=TAUGHT)
+    steps = [agent.act(page(f"p{n}")) for n in range(3)]
+    assert [step.raw_text for step in steps] == list(replies[1:])
+    assert [str(step.action) for step in steps] == [reply[2:] for reply in replies[1:]]
+    assert [step.plan for step in steps] == [PLAN, None, None]
+    told = session_text(chat, engine)
+    assert told.index("Open: ") < told.index(PLAN) < told.index(page("p0").text) < told.index(replies[1])
+    assert told.count(PLAN) == 1
+    assert HELP in told
+    assert action_help("label-first") not in told
+
+
+def test_the_step_after_a_plan_has_the_tokens_and_the_time_of_both() -> None:
+    def said(text: str, new: int, generated: int) -> AIMessage:
+        stats = {"prompt_tokens": 90, "reused_tokens": 9, "new_tokens": new, "generated_tokens": generated}
+        times = {"prefill_ms": new / 2, "decode_ms": generated / 4}
+        return AIMessage(text, response_metadata={"agentkv": {**stats, **times}})
+
+    model = ScriptedChatModel(replies=[said(PLAN, 100, 40), said(f"1 {CLICK}", 30, 8), said("3 stop []", 20, 4)])
+    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+    first, second = agent.act(page("p0")), agent.act(page("p1"))
+    assert first.usage == Usage(180, 18, 130, 48)
+    assert (first.prefill_ms, first.decode_ms) == (65.0, 12.0)
+    assert second.usage == Usage(90, 9, 20, 4)
+    assert (second.prefill_ms, second.decode_ms) == (10.0, 1.0)
+
+
+def test_a_number_is_that_of_the_step_at_hand_or_the_next() -> None:
+    model = ScriptedChatModel(replies=[PLAN, f"1 {CLICK}", f"1 {CLICK}", f"2 {CLICK}", f"3 {CLICK}", f"3 {CLICK}"])
+    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+    plain, allowed = action_grammar(page("p")), []
+    for n in range(5):
+        agent.act(page(f"p{n}"))
+        allowed.append(agent._grammar(page("p")))
+    choices = [(1, 2), (1, 2), (2, 3), (3,), (3,)]
+    assert allowed == [allow_numbers(plain, numbers) for numbers in choices]
+
+
+def test_a_reply_that_is_no_plan_leaves_the_agent_without_one() -> None:
+    model = ScriptedChatModel(replies=["I would rather not.", CLICK])
+    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+    step = agent.act(page("p"))
+    assert str(step.action) == CLICK
+    assert agent._grammar(page("p")) == action_grammar(page("p"))
+
+
+def test_a_grammar_of_plans_allows_plans_and_nothing_else() -> None:
+    import llguidance
+
+    matcher = puppet_matcher(llguidance, plan_grammar())
+    assert matcher(PLAN)
+    assert matcher(format_plan([f"step {n}" for n in range(MOST_STEPS)]))
+    assert not matcher(format_plan([f"step {n}" for n in range(MOST_STEPS + 1)]))
+    assert not matcher("2 click")
+    assert not matcher("1 click\n3 stop []")
+
+
+def puppet_matcher(llguidance: object, grammar: str):  # type: ignore[no-untyped-def]
+    """Whether a text is wholly one of the grammar's."""
+    from llguidance.hf import from_tokenizer
+
+    tokenizer = puppet(lines()).tokenizer
+    wrapped = from_tokenizer(tokenizer)
+
+    def accepts(text: str) -> bool:
+        matcher = llguidance.LLMatcher(wrapped, llguidance.LLMatcher.grammar_from_lark(grammar))  # type: ignore[attr-defined]
+        ids = wrapped.tokenize_str(text)
+        return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+    return accepts
+
+
+def test_a_reply_may_have_a_note_and_has_a_number() -> None:
+    noted = f"note [the code is K7Q]\n1 {CLICK}"
+    engine = puppet(lines(PLAN, noted, "2 stop []"))
+    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find it.", session_id="s", notes=True, prompting=TAUGHT)
+    steps = [agent.act(page("p0")), agent.act(page("p1"))]
+    assert [(step.raw_text, str(step.action)) for step in steps] == [(noted, CLICK), ("2 stop []", "stop []")]
+
+
+def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_what_the_plan_took() -> None:
+    class Full(ScriptedChatModel):
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+            if len(messages) > 2:
+                raise ContextOverflow(20, 9)
+            return super()._generate(messages, *args, **kwargs)
+
+    stats = {"prompt_tokens": 9, "reused_tokens": 0, "new_tokens": 9, "generated_tokens": 4, "peak_kv_bytes": 77}
+    planned = AIMessage(PLAN, response_metadata={"agentkv": stats})
+    agent = WebAgent(Full(replies=[planned]), "Find it.", prompting=TAUGHT, constrained=False)
+    step = agent.act(page("p0"))
+    assert (step.context_full, step.action, step.plan, step.error) == (True, None, PLAN, str(ContextOverflow(20, 9)))
+    assert step.usage == Usage(9, 0, 9, 4)
+    assert step.kv.peak_bytes == 77
+
+
+def test_a_history_that_keeps_no_replies_has_no_plan() -> None:
+    with pytest.raises(Unsupported, match="the history 'official' keeps no replies, so there is no plan to follow"):
+        WebAgent(ScriptedChatModel(replies=[]), "Find it.", prompting=TAUGHT, history="official")
+
+
+def test_only_grammars_of_actions_are_numbered() -> None:
+    assert allow_numbers(action_grammar(page("p1")), (4, 5)).startswith('start: ("4 " | "5 ") unnumbered\n')
+    with pytest.raises(ValueError, match="no grammar of actions"):
+        allow_numbers("root ::= x", (1,))
