@@ -3,7 +3,7 @@
 Of an agent's conversation nine tokens in ten are pages. Their keys and values are computed as they are, and only the
 beginning (with the task) and the tokens from which others are predicted are computed again, with a gradient: it flows
 through these and through each other (a plan learns from what later replies read in it), but not into pages. The loss is
-the same number, in half the time.
+the same number, in about half the time.
 """
 
 from __future__ import annotations

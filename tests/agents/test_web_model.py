@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from agentkv.models import EMBEDDED, named_adapter, resolve_model
 from agentkv.models.adapters import CONFIG, WEIGHTS, read_adapter
 from agentkv.train.attention import use_packed_attention
 from agentkv.train.measure import measure
+from agentkv_agents.prompting import FILE, prompting_of
 from agentkv_agents.teaching.render import Renderer
 from agentkv_agents.teaching.traces import Trace, TraceStep
 
@@ -23,6 +25,7 @@ NAV = (
     'link "My Account" [5], expand "Categories" [6]'
 )
 BIKE = "Summit City Bike, 8 gears"
+PLAN = (f'type "Search ads" [{BIKE}] [1]', f'click "{BIKE}"', 'click "Add to Favourites"', "stop []")
 STEPS = (
     TraceStep(f'page: Doorstep\n{NAV}\n# Newest ads\nlink "All ads" [7]', f'type "Search ads" [2] [{BIKE}] [1]'),
     TraceStep(
@@ -35,7 +38,15 @@ STEPS = (
         'click "Add to Favourites" [11]',
     ),
 )
-TRACE = Trace("t", "favourite_ad", f"Add the ad '{BIKE}' to my favourites.", "label-first", STEPS)
+TRACE = Trace(
+    "t",
+    "favourite_ad",
+    f"Add the ad '{BIKE}' to my favourites.",
+    "label-first",
+    tuple(replace(step, plan_step=number) for number, step in enumerate(STEPS, 1)),
+    plan=PLAN,
+    opened=("Doorstep",),
+)
 
 
 def test_every_adapter_that_the_project_names_is_there_with_its_card() -> None:
@@ -44,7 +55,7 @@ def test_every_adapter_that_the_project_names_is_there_with_its_card() -> None:
     assert NAME in names
     for name in names:
         folder = named_adapter(name).folder
-        assert {CONFIG, WEIGHTS, "README.md"} <= {file.name for file in folder.iterdir()}
+        assert {CONFIG, WEIGHTS, FILE, "README.md"} <= {file.name for file in folder.iterdir()}
         assert (folder / WEIGHTS).stat().st_size <= 12_000_000
         assert "Apache-2.0" in (folder / "README.md").read_text()
         assert read_adapter(folder).base in EMBEDDED
@@ -52,13 +63,13 @@ def test_every_adapter_that_the_project_names_is_there_with_its_card() -> None:
 
 @pytest.mark.model
 def test_it_acts_on_a_page_as_its_base_does_not() -> None:
-    """Teacher-forced, no grammar helping, on pages that were in no demonstration."""
+    """Teacher-forced, no grammar helping, on pages that were in no demonstration: a plan and three replies."""
     device, right = as_device("cpu"), []
     for load, source in ((load_model, "smollm2-135m"), (load_merged, NAME)):
         model, tokenizer = load(resolve_model(source), "float32", device)
         use_packed_attention(model)
-        document = Renderer(tokenizer, tokenizer.eos_token_id).document(TRACE)
+        document = Renderer(tokenizer, tokenizer.eos_token_id, prompting=prompting_of(NAME)).document(TRACE)
         with torch.no_grad():
             right.append(measure(model, [(document,)], device).span_accuracy)
     assert right[0] < right[1]
-    assert right[1] >= 2 / 3
+    assert right[1] >= 3 / 4

@@ -44,10 +44,17 @@ def test_a_slip_is_another_link_or_another_text_and_never_a_button() -> None:
 def test_a_recording_goes_on_after_its_last_whole_line(tmp_path: Path) -> None:
     file = tmp_path / "traces.jsonl"
     assert recorded(file) == set()
-    whole = "".join(json.dumps({"task_id": name}) + "\n" for name in ("a", "b"))
+    rows = [{"task_id": name, "plan": ["stop []"], "steps": [{}]} for name in ("a", "b")]
+    whole = "".join(json.dumps(row) + "\n" for row in rows)
     file.write_text(whole + '{"task_id": "c", "ste')
     assert recorded(file) == {"a", "b"}
     assert file.read_text() == whole
+    with pytest.raises(EnvError, match="holds other rows than plans alone; name another file"):
+        recorded(file, plans_only=True)
+    # Of before there were plans: what is recorded again goes elsewhere.
+    file.write_text(json.dumps({"task_id": "a", "steps": [{}]}) + "\n")
+    with pytest.raises(EnvError, match="holds other rows than demonstrations with plans; name another file"):
+        recorded(file)
     file.write_text("# notes\n")
     with pytest.raises(EnvError, match="no file of demonstrations"):
         recorded(file)
