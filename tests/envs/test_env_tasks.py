@@ -176,6 +176,13 @@ def test_training_instances_are_solved(env: WebEnv) -> None:
     planner = Planner()
     rows = [record(env, instance, planner) for instance in chosen]
     assert all(row["steps"][-1]["action"].startswith("stop") for row in rows)
+    for instance, row in zip(chosen, rows, strict=True):
+        # The plan is asked for with these titles, which plans alone are recorded with unseen.
+        seen = env.reset(instance.task, instance.data_seed)
+        tabs = list(seen.tabs)
+        assert row["open"] == (tabs.pop(seen.current_tab), *tabs)
+        assert [step["plan_step"] for step in row["steps"]] == sorted(step["plan_step"] for step in row["steps"])
+        assert row["steps"][-1]["plan_step"] == len(row["plan"])
     assert all(estimate_tokens(step["observation"]) <= 350 for row in rows for step in row["steps"])
 
 

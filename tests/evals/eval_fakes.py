@@ -119,7 +119,9 @@ class Lab:
     def options(self, answers: dict[str, str] | None = None, **changes: Any) -> EvalOptions:
         file = write_tasks(self.folder / "tasks.json", answers or {"t-1": "one", "t-2": "two"})
         defaults: dict[str, Any] = {"task_file": file, "runs_dir": self.folder / "runs", "name": "try"}
-        return EvalOptions(**{**defaults, "policies": ("full", "window"), **changes})
+        # A model that was taught nothing, so that the agent asks for actions alone.
+        defaults |= {"model": "smollm2-135m", "policies": ("full", "window")}
+        return EvalOptions(**{**defaults, **changes})
 
     @property
     def backends(self) -> Backends:

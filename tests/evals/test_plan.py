@@ -40,8 +40,8 @@ def test_fingerprint_ignores_what_does_not_change_the_numbers(lab: Lab) -> None:
         {"style": "vwa"},
         {"protect": ("task",)},
         {"notes": True},
-        {"plan": False},
-        {"explain_actions": True},
+        {"plan": True},
+        {"explain_actions": False},
     ):
         assert make_plan(lab.options(**other), POLICIES).fingerprint != base
 

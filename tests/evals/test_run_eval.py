@@ -39,7 +39,7 @@ def test_a_run_leaves_rows_steps_pictures_summary_and_report(lab: Lab, capsys: p
     assert (first["full_peak_ratio"], second["full_peak_ratio"]) == (1.0, 2500 / 8500)
     assert (first["steps"], first["prompt_tokens"], first["reused_tokens"]) == (2, 30, 10)
     assert (first["success"], first["answer"], first["budget"], first["data_seed"]) == (True, "one", None, 0)
-    assert (first["model"], first["agent"], first["suite"]) == ("smollm2-135m-web", "llm", "fake")
+    assert (first["model"], first["agent"], first["suite"]) == ("smollm2-135m", "llm", "fake")
     steps = RunFolder(lab.run).steps("t-1__full__all__s0")
     assert [step["action"] for step in steps] == [NEXT, "stop [one]"]
     assert steps[0]["resident_kv_bytes"] == 4000
