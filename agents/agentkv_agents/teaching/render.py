@@ -96,7 +96,7 @@ class Renderer:
             if not trace.plan:
                 raise TrainError(
                     f"the trace of {trace.task_id} has no plan, and the model is one that plans: record a new file, "
-                    "with python -m agentkv_envs.tasks.training FILE"
+                    "with python -m agentkv_envs.tasks.training FILE, or train a model with --no-plan"
                 )
             yield plans.request(trace.opened), None, plans.format_plan(trace.plan), False
         feedback = None
