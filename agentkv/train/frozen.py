@@ -8,7 +8,7 @@ the same number, in about half the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -39,7 +39,7 @@ class _Part:
     seen: Tensor | None
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, held: tuple[Tensor, Tensor] | None, scaling: float | None
+        self, query: Tensor, key: Tensor, value: Tensor, held: tuple[Tensor, Tensor] | None, options: Mapping[str, Any]
     ) -> Tensor:
         """[1, Hq, n, D], from those of its tokens with a gradient and, if others stand between, from all `held`."""
         both: tuple[Tensor, ...] = (key, value)
@@ -48,7 +48,7 @@ class _Part:
         groups = query.shape[1] // key.shape[1]
         key, value = (t.repeat_interleave(groups, dim=1) for t in both)
         causal = self.seen is None
-        return scaled_dot_product_attention(query, key, value, attn_mask=self.seen, is_causal=causal, scale=scaling)
+        return scaled_dot_product_attention(query, key, value, attn_mask=self.seen, is_causal=causal, **options)
 
 
 class Context:
@@ -80,13 +80,16 @@ class Context:
         keys, values = (t.split(self.lengths, dim=2) for t in (key, value))
         self._kept[layer] = list(zip(keys, values, strict=True))
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-        """[1, Hq, n, D]: of the tokens with a gradient, each over what it sees of its document."""
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: Mapping[str, Any]) -> Tensor:
+        """[1, Hq, n, D]: of the tokens with a gradient, each over what it sees of its document.
+
+        `options` go to `scaled_dot_product_attention`.
+        """
         counts = [len(part.at) for part in self._parts]
         kept, out = iter(self._kept.get(layer, ())), []
         for part, *own in zip(self._parts, *(t.split(counts, dim=2) for t in (query, key, value)), strict=True):
             held = None if part.seen is None else next(kept)
-            out.append(part.attend(*own, held, scaling))
+            out.append(part.attend(*own, held, options))
         return torch.cat(out, dim=2)
 
 
@@ -103,28 +106,26 @@ def frozen_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    document_lengths: Sequence[int] | None = None,
+    *args: Any,
     context: Context | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """As :func:`agentkv.train.attention.packed_attention`; with `context`, of the tokens with a gradient alone.
+    """As :func:`agentkv.train.attention.packed_attention`, which takes all other arguments.
 
-    Without gradients it fills `context` on its way.
+    With `context`, query [1, Hq, n, D] is of the tokens with a gradient; without gradients it is of the tokens whose
+    keys and values `context` is to hold.
 
     Raises:
         Unsupported: the model's attention is not plain causal softmax attention over the whole document.
     """
     if context is not None and torch.is_grad_enabled():
-        check_plain(document_lengths, kwargs)
-        out = context.attend(int(module.layer_idx), query, key, value, scaling)  # type: ignore[arg-type]
+        check_plain(kwargs.get("document_lengths"), kwargs)
+        options = {"scale": kwargs.get("scaling"), "dropout_p": kwargs.get("dropout", 0.0)}
+        out = context.attend(int(module.layer_idx), query, key, value, options)  # type: ignore[arg-type]
         return out.transpose(1, 2).contiguous(), None
     if context is not None:
         context.keep(int(module.layer_idx), key, value)  # type: ignore[arg-type]
-    options = {"document_lengths": document_lengths, **kwargs}
-    return packed_attention(module, query, key, value, attention_mask, scaling, dropout, **options)
+    return packed_attention(module, query, key, value, *args, **kwargs)
 
 
 AttentionInterface.register(ATTENTION_NAME, frozen_attention)

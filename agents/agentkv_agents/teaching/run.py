@@ -107,7 +107,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     parts = split(traces, options.held_out, options.validate, options.validate)
     if find_adapter(options.model) is not None:
         raise TrainError(f"{options.model} is an adapter already; train one for its base, which may --start with it")
-    start = _start(options)
+    start, prompting = _start(options), options.prompting
     prepare(options.out, _RESULTS, options.fresh)
     device = as_device(options.device)
     model, tokenizer = load_model(resolve_model(options.model), training_dtype(options.dtype, device), device)
@@ -119,7 +119,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
             tokenizer,
             ending_token(eos_token_ids(model, tokenizer), tokenizer),
             options.notes,
-            options.prompting,
+            prompting,
         ),
         min(options.settings.length, model.config.max_position_embeddings),
     )
@@ -146,7 +146,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
             base=facts["model"],
             fingerprint=facts["fingerprint"],
         )
-        save_prompting(options.out, options.prompting)
+        save_prompting(options.out, prompting)
         # What is shipped is measured: the weights as the file has them, rounded.
         trainer.use_best({name: weight.to(torch.bfloat16) for name, weight in trained.best.items()})
         final = trainer.measure()
