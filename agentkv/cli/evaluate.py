@@ -66,6 +66,9 @@ def evaluate(
         Path | None, _option(help="File or folder of VisualWebArena's configurations, for vwa:... tasks.")
     ] = None,
     fresh: Annotated[bool, _option("--fresh", help="Start a new run instead of going on with the last one.")] = False,
+    workers: Annotated[
+        int, _option(help="Episodes at once, each in a process with its own browser and model.")
+    ] = EvalOptions.workers,
     retry_errors: Annotated[bool, _option("--retry-errors", help="Repeat episodes that ended as infra_error.")] = False,
     as_json: Annotated[bool, _option("--json", help="One JSON object per episode, nothing else on stdout.")] = False,
 ) -> None:
@@ -75,7 +78,7 @@ def evaluate(
     Examples:
       agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget 12MiB
       agentkv eval --tasks "vwa75:shopping-00*" --agent oracle
-      agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget full/2 --budget full/4 --data-seeds 4
+      agentkv eval --tasks vwa75 --policy full --policy conf-kv --budget full/2 --data-seeds 4 --workers 2
       agentkv eval --task-file my_tasks.json --model ./my-model --limit 3
       agentkv eval --tasks "miniwob:click-*" --agent oracle
       agentkv eval --tasks vwa:classifieds:0-50 --judge openai:gpt-5-mini
@@ -105,6 +108,7 @@ def evaluate(
         weights=weights,
         json=as_json,
         fresh=fresh,
+        workers=workers,
         retry_errors=retry_errors,
         step_timeout_s=step_timeout,
         scoring=scoring,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agentkv_evals.judge import chat_model, image_judge, text_judge
 from agentkv_evals.plan import REFERENCE_POLICY, Arm, EvalPlan
-from agentkv_evals.runner import Backends
+from agentkv_evals.player import Backends
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -43,7 +43,7 @@ def default_backends(plan: EvalPlan) -> Backends:
         from agentkv.chat_model import ChatAgentKV
         from agentkv.engine import Engine
 
-        _leave_a_core_to_the_browser()
+        _leave_cores_to_browsers(options.workers)
         engine = Engine.shared(options.model, dtype=options.dtype, weights=options.weights)
         # A budget that is too small for the policy is found out here, not after the first page.
         kv_options = protection(arm, options.protect)
@@ -86,13 +86,13 @@ def judges(options: EvalOptions) -> Judges:
     )
 
 
-def _leave_a_core_to_the_browser() -> None:
+def _leave_cores_to_browsers(workers: int) -> None:
     """torch's threads spin while they wait: beside a busy browser, one thread too many is many times slower."""
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores // workers - 1)))
 
 
 def check_budgets(arms: Sequence[Arm]) -> None:

@@ -20,10 +20,11 @@ from agentkv_evals.interrupt import InterruptGuard
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.outcomes import Outcome
 from agentkv_evals.plan import EvalPlan, make_plan
-from agentkv_evals.progress import choose_progress
+from agentkv_evals.player import Backends, Hands, Player
+from agentkv_evals.progress import Progress, choose_progress
 from agentkv_evals.relative import times_less
 from agentkv_evals.run_folder import RunFolder, find_run, list_runs, open_run
-from agentkv_evals.runner import Backends, Runner, pending
+from agentkv_evals.runner import Runner, pending
 from agentkv_evals.summary import summarize
 from agentkv_evals.text import summary_lines, table
 
@@ -33,7 +34,8 @@ def run_eval(options: EvalOptions, backends: Backends | None = None) -> int:
 
     Args:
         options: what to run.
-        backends: other ways to make the browser and the chat models than `WebEnv` and `ChatAgentKV`.
+        backends: other ways to make the browser and the chat models than `WebEnv` and `ChatAgentKV`; not with several
+            workers, which they cannot reach.
     """
     return _one_line_errors(lambda: _run_eval(options, backends))
 
@@ -57,7 +59,7 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
     # All that a run needs is imported now: a missing package must not show when the episodes are over.
     import agentkv_evals.report  # noqa: F401
     from agentkv.models import check_model
-    from agentkv_evals.backends import check_budgets, default_backends, policy_names, preflight
+    from agentkv_evals.backends import check_budgets, policy_names, preflight
 
     out = sys.stderr if options.json else sys.stdout
     plan = make_plan(options, policy_names)
@@ -69,7 +71,7 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
     run = open_run(plan, fresh=options.fresh)
     guard = InterruptGuard(lambda: print("stopping after this step; Ctrl-C again: now", file=sys.stderr))
     try:
-        finished = _play(plan, run, backends or default_backends(plan), guard, out)
+        finished = _play(plan, run, backends, guard, out)
         if run.rows():
             write_report(run)
     except BrokenPipeError:
@@ -85,7 +87,7 @@ def _run_eval(options: EvalOptions, backends: Backends | None) -> int:
     return _conclude(plan, run, finished, guard, out)
 
 
-def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGuard, out: TextIO) -> bool:
+def _play(plan: EvalPlan, run: RunFolder, backends: Backends | None, guard: InterruptGuard, out: TextIO) -> bool:
     rows = run.rows()
     todo = {episode.episode_id for episode in pending(plan, rows)}
     if todo and not run.new:
@@ -98,7 +100,7 @@ def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGu
         print(f"note: {note}", file=out, flush=True)
     progress = choose_progress(json_rows=plan.options.json, out=out)
     try:
-        with Runner(plan, run, backends, progress, guard.requested) as runner:
+        with Runner(plan, run, _hands(plan, run, backends, guard, progress), progress) as runner:
             runner.prepare()
             progress.start(plan, {key: row for key, row in rows.items() if key not in todo})
             with guard:
@@ -107,6 +109,26 @@ def _play(plan: EvalPlan, run: RunFolder, backends: Backends, guard: InterruptGu
         return False
     finally:
         progress.stop()
+
+
+def _hands(
+    plan: EvalPlan, run: RunFolder, backends: Backends | None, guard: InterruptGuard, progress: Progress
+) -> Hands:
+    from agentkv_evals.backends import default_backends
+    from agentkv_evals.workers import WorkerPool
+
+    started, interrupted = progress.episode_started, guard.requested
+    if plan.options.workers > 1:
+        assert backends is None
+        return WorkerPool(plan, run, plan.options.workers, on_start=started, interrupted=interrupted)
+    return Player(
+        plan,
+        run,
+        backends or default_backends(plan),
+        on_start=started,
+        on_step=progress.step_taken,
+        interrupted=interrupted,
+    )
 
 
 def _conclude(plan: EvalPlan, run: RunFolder, finished: bool, guard: InterruptGuard, out: TextIO) -> int:

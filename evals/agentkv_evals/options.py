@@ -32,6 +32,7 @@ class EvalOptions:
         explain_actions: whether the actions are explained to the model; None: as it was taught.
         name: part of the run folder's name; by default the suite's.
         fresh: start a new run folder instead of continuing the newest one with the same settings.
+        workers: episodes played at once, each by a process with a browser and a model of its own.
         retry_errors: run episodes again that ended as infra_error.
         step_timeout_s: a page that hangs longer ends its episode as infra_error.
         scoring: "fixed" or "official" evaluator semantics.
@@ -62,6 +63,7 @@ class EvalOptions:
     weights: str = "auto"
     json: bool = False
     fresh: bool = False
+    workers: int = 1
     retry_errors: bool = False
     step_timeout_s: float = 20.0
     scoring: str = "fixed"
@@ -78,6 +80,8 @@ class EvalOptions:
             raise EvalError(f"--data-seeds must be at least 1, not {self.data_seeds}")
         if self.data_seeds > 1 and self.task_file is not None:
             raise EvalError("tasks of a file keep the data they were written for: --data-seeds is for suites")
+        if self.workers < 1:
+            raise EvalError(f"--workers must be at least 1, not {self.workers}")
         if self.max_steps < 1:
             raise EvalError(f"--max-steps must be at least 1, not {self.max_steps}")
         if not 0 < self.step_timeout_s < math.inf:

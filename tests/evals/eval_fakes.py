@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from agentkv_envs import Action, Element, Observation, Score, StepResult, Task
 from agentkv_evals.options import EvalOptions
 from agentkv_evals.plan import Arm
-from agentkv_evals.runner import Backends
+from agentkv_evals.player import Backends
 
 NEXT = 'click "next" [1]'
 PNG = b"\x89PNG not really a picture"

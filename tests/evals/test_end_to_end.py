@@ -31,6 +31,17 @@ def test_the_oracle_solves_what_the_null_agent_does_not(tmp_path: Path) -> None:
         assert all(row["browser_ms"] > 0 and row["suite"] == "vwa75" for row in rows)
 
 
+def test_workers_solve_tasks_side_by_side_and_leave_no_process(tmp_path: Path) -> None:
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    options = EvalOptions(tasks="vwa75", agent="oracle", limit=4, workers=2, runs_dir=tmp_path)
+    assert run_eval(options) == 0
+    rows = rows_of(tmp_path)
+    assert sorted(row["task_id"] for row in rows) == [f"classifieds-00{n}" for n in (1, 2, 3, 4)]
+    assert {row["outcome"] for row in rows} == {"success"}
+    left = {process for process in psutil.Process().children(recursive=True) if process.pid not in before}
+    assert all("resource_tracker" in " ".join(process.cmdline()) for process in left)
+
+
 class Saboteur(OracleAgent):
     """An oracle whose browser is killed under it, once."""
 

@@ -15,8 +15,8 @@ from agentkv.errors import BudgetTooSmall, ContextOverflow, ModelError
 from agentkv_envs import BrowserMissing, InfraError
 from agentkv_evals.cli import run_eval, runs_list
 from agentkv_evals.plan import Arm
+from agentkv_evals.player import Backends
 from agentkv_evals.run_folder import RunFolder
-from agentkv_evals.runner import Backends
 
 
 def outcomes(lab: Lab) -> dict[str, str]:
