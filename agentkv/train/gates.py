@@ -24,6 +24,7 @@ from agentkv.train.dtypes import training_dtype
 from agentkv.train.errors import TrainError
 from agentkv.train.folder import prepare, progress_of
 from agentkv.train.gate_picture import save_picture
+from agentkv.train.kept_page import KeptTokens, most_retained, save_page
 from agentkv.train.log import Log, Screen, read_log
 from agentkv.train.memory import check_memory, gated_pack_bytes
 from agentkv.train.retention import GateFigures, RetentionObjective, as_gates, trainable
@@ -31,7 +32,7 @@ from agentkv.train.settings import TrainSettings
 from agentkv.train.texts import Encode, read_text, recall_documents, text_documents
 from agentkv.train.trainer import Data, Trained, Trainer
 
-FILE, PICTURE = "gates.safetensors", "training.svg"
+FILE, PICTURE, PAGE = "gates.safetensors", "training.svg", "kept.html"
 HELD_OUT = "held out"
 # Of a text, what validates: its end.
 _VALIDATES = 0.1
@@ -102,12 +103,13 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
 
     texts = {str(path): read_text(path) for path in options.text}
     options.check(texts)
-    prepare(options.out, (FILE, PICTURE), options.fresh)
+    prepare(options.out, (FILE, PICTURE, PAGE), options.fresh)
     device = as_device(options.device)
     model, tokenizer = load_merged(resolve_model(options.model), training_dtype(options.dtype, device), device)
     fingerprint = base_fingerprint(model)
     progress = progress_of(options.out, _facts(options, fingerprint))
-    data = _data(options, texts, model, tokenizer)
+    kinds = _kinds(options, texts, model, tokenizer)
+    data = _data(kinds, options.settings)
     longest = min(options.settings.length, sum(len(document.ids) for document in data.training))
     check_memory(model, gated_pack_bytes(model, longest), longest, " and no longer --document")
     use_packed_attention(model.eval())
@@ -121,6 +123,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
         save_gates(as_gates(trained.best, fingerprint), options.out / FILE)
         trainer.use_best(trained.best)
         final = trainer.measure()[HELD_OUT]
+        _save_page(options, objective, {name: own[0] for name, (_, own) in kinds.items()}, tokenizer)
     save_picture(options.out / PICTURE, read_log(options.out / logs.FILE), options.capacity)
     _say(options, trained, final)
 
@@ -144,29 +147,34 @@ def _first_gates(options: GateOptions, model: PreTrainedModel) -> Gates:
     return random_gates(*shape, options.settings.seed, model.device, width=options.width, bias=options.bias)
 
 
-def _data(options: GateOptions, texts: dict[str, str], model: PreTrainedModel, tokenizer: Any) -> Data:
-    """Documents of all kinds, as many tokens of each as there are and an equal share of the training holds."""
+Kinds = dict[str, tuple[list[Document], list[Document]]]
+"""Training and validation documents of every kind, none of them empty."""
 
+
+def _data(kinds: Kinds, settings: TrainSettings) -> Data:
+    """As many tokens of each kind as there are and an equal share of the training holds."""
+    share = settings.tokens // len(kinds)
+    training = [document for own, _ in kinds.values() for document in _about(own, share, settings.seed)]
+    return Data(training, {HELD_OUT: [document for _, own in kinds.values() for document in own]})
+
+
+def _kinds(options: GateOptions, texts: dict[str, str], model: PreTrainedModel, tokenizer: Any) -> Kinds:
     def encode(text: str) -> list[int]:
         ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
-    kinds = _kinds(options, texts, encode)
+    kinds = _kinds_of_text(options, texts, encode)
     for name, documents in options.more(tokenizer, model).items():
         short = [document.cut(options.settings.length) for document in documents]
         short = [document for document in short if document.spans]
         if len(short) <= options.validate:
             raise TrainError(f"only {len(short)} documents of {name} fit --length {options.settings.length}")
         kinds[name] = short[: -options.validate], short[-options.validate :]
-    share = options.settings.tokens // len(kinds)
-    training = [document for own, _ in kinds.values() for document in _about(own, share, options.settings.seed)]
-    return Data(training, {HELD_OUT: [document for _, own in kinds.values() for document in own]})
+    return kinds
 
 
-def _kinds(
-    options: GateOptions, texts: dict[str, str], encode: Encode
-) -> dict[str, tuple[list[Document], list[Document]]]:
-    """Training and validation documents of text and of recall; those that validate come from the texts' ends."""
+def _kinds_of_text(options: GateOptions, texts: dict[str, str], encode: Encode) -> Kinds:
+    """Text and recall; those that validate come from the texts' ends."""
     length, few = options.document, options.validate
     parts = {name: _ends(text) for name, text in texts.items()}
     text = [[d for n, both in parts.items() for d in text_documents(both[i], encode, length, n)] for i in (0, 1)]
@@ -197,6 +205,25 @@ def _about(documents: Sequence[Document], tokens: int, seed: int) -> list[Docume
         chosen.append(document)
         tokens -= len(document.ids)
     return chosen
+
+
+def _save_page(
+    options: GateOptions, objective: RetentionObjective, documents: Mapping[str, Document], tokenizer: Any
+) -> None:
+    """The page of one document of each kind."""
+    shown = [
+        KeptTokens(
+            f"{kind}: {document.name}",
+            [tokenizer.decode([token], skip_special_tokens=False) for token in document.ids],
+            most_retained(objective.log_beta(document), options.capacity),
+        )
+        for kind, document in documents.items()
+    ]
+    about = (
+        f"{options.model}, held-out documents, after the last token: of each KV head the {options.capacity} tokens "
+        "whose retention has decayed least. The darker, the more of the chosen heads keep the token."
+    )
+    save_page(options.out / PAGE, shown, about)
 
 
 def _say(options: GateOptions, trained: Trained, final: GateFigures) -> None:

@@ -16,7 +16,7 @@ from torch.nn.functional import kl_div, log_softmax
 from transformers import PreTrainedModel
 
 from agentkv.policies.trim_gates import Gates
-from agentkv.train.documents import Batch, Pack, as_batch
+from agentkv.train.documents import Batch, Document, Pack, as_batch
 from agentkv.train.gated import GatedRun, use_gated_attention
 from agentkv.train.measure import learned_logits
 from agentkv_kernels import retention_capacity
@@ -112,6 +112,12 @@ class RetentionObjective:
         excess = float(_mean_of_positive(torch.cat(above)))
         loss = (nll + kl) / 2 + self._weight * excess
         return GateFigures(loss, nll, nll_full, kl, excess, float(torch.stack(held).mean()), tokens)
+
+    @torch.no_grad()
+    def log_beta(self, document: Document) -> Tensor:
+        """[L, H, T] float32: what the gates say of each token of a document."""
+        run = self._compared(as_batch((document,), self._model.device))[-1]
+        return torch.stack([run.log_beta[layer] for layer in sorted(run.log_beta)])
 
     def _compared(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, GatedRun]:
         """Sums over the learned tokens: NLL with fading, NLL without, KL; and the pass with fading."""

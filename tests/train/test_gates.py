@@ -18,7 +18,7 @@ from agentkv.policies.trim_gates import load_gates
 from agentkv.train import gates as module
 from agentkv.train.documents import Document
 from agentkv.train.errors import TrainError
-from agentkv.train.gates import FILE, PICTURE, GateOptions, run
+from agentkv.train.gates import FILE, PAGE, PICTURE, GateOptions, run
 from agentkv.train.log import FILE as LOG
 from agentkv.train.log import read_log
 from agentkv.train.settings import TrainSettings
@@ -60,6 +60,7 @@ def test_the_folder_ends_with_gates_that_the_policy_takes(
     assert rows[-1]["kind"] == "result"
     assert rows[-1]["held_out"]["loss"] == pytest.approx(min(row["loss"] for row in checks), rel=1e-4)
     assert (options.out / PICTURE).read_text("utf-8").startswith("<?xml")
+    assert all(kind in (options.out / PAGE).read_text("utf-8") for kind in ('"text: ', '"recall: '))
     found = load_gates(options.out / FILE)
     assert found.fingerprint == base_fingerprint(tiny_model("llama", torch.float32))
     assert found.w1.shape[1] == 8
@@ -88,7 +89,8 @@ def test_an_interrupted_training_goes_on_with_the_same_losses(options: GateOptio
 def test_kinds_share_the_tokens_and_all_of_them_validate(options: GateOptions) -> None:
     own = [Document(tuple(random_ids(50, seed=n)), ((3, 9),), f"trace {n}") for n in range(80)]
     asked = replace(options, more=lambda tokenizer, model: {"traces": own})
-    data = module._data(asked, {"book": TEXT * 5}, tiny_model("llama"), CharTokenizer())
+    kinds = module._kinds(asked, {"book": TEXT * 5}, tiny_model("llama"), CharTokenizer())
+    data = module._data(kinds, asked.settings)
     held: dict[str, int] = {}
     for document in data.training:
         kind = document.name.split()[0].rstrip(",")
