@@ -47,6 +47,10 @@ def evaluate(
         bool | None,
         _option(help="Let the model write a plan first and go through it by number. [default: as it was taught]"),
     ] = None,
+    follow_plan: Annotated[
+        bool | None,
+        _option(help="Hold the model to the steps that its plan tells, where the page allows. [default: yes]"),
+    ] = None,
     explain_actions: Annotated[
         bool | None, _option(help="Explain the actions to the model. [default: as it was taught]")
     ] = None,
@@ -103,6 +107,7 @@ def evaluate(
         history=history,
         notes=notes,
         plan=plan,
+        follow_plan=follow_plan,
         explain_actions=explain_actions,
         dtype=dtype,
         weights=weights,

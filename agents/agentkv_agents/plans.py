@@ -32,16 +32,6 @@ def format_plan(steps: Sequence[str]) -> str:
     return "\n".join(f"{number} {step}" for number, step in enumerate(steps, 1))
 
 
-def plan_length(reply: str) -> int:
-    """How many steps a reply to `request` has: its lines that go on counting from 1."""
-    length = 0
-    for line in reply.splitlines():
-        found = _NUMBER.match(line)
-        if found is not None and int(found[1]) == length + 1:
-            length += 1
-    return length
-
-
 def plan_grammar(most: int = MOST_STEPS) -> str:
     """A grammar of plans of at most so many steps."""
     rules = ['start: "1 " STEP after_1?', _STEP.rstrip()]

@@ -20,10 +20,12 @@ class Prompting:
     Attributes:
         plan: whether it is to write a plan first, and to go through it by number (see `agentkv_agents.plans`).
         explain_actions: whether the system message explains the actions, which a model that was taught may not need.
+        follow_plan: whether a step that the plan tells is taken as it was written (see `agentkv_agents.following`).
     """
 
     plan: bool = False
     explain_actions: bool = True
+    follow_plan: bool = True
 
 
 PLAIN = Prompting()

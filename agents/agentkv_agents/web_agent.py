@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage
 from agentkv.errors import BudgetTooSmall, ContextOverflow, Unsupported
 from agentkv_agents import plans
 from agentkv_agents.base import AgentStep, KVStats, Usage
+from agentkv_agents.following import Course, read_plan
 from agentkv_agents.history import make_history
 from agentkv_agents.notes import allow_note, split_note
 from agentkv_agents.prompting import PLAIN, Prompting
@@ -80,8 +81,9 @@ class WebAgent:
         self._page_key: str | None = None
         self._last: Action | None = None
         self._futile: set[str] = set()
-        self._plan_length: int | None = None
-        self._number = 0
+        self._planned = False
+        self._course: Course | None = None
+        self._number: int | None = None
 
     def act(self, observation: Observation, feedback: str | None = None) -> AgentStep:
         """Asks the model for the action on this page, and for a plan before the first one; see `Agent.act`.
@@ -90,10 +92,10 @@ class WebAgent:
         """
         start, planning = time.perf_counter(), None
         try:
-            if self._prompting.plan and self._plan_length is None:
+            if self._prompting.plan and not self._planned:
                 planning = self._make_plan(observation)
             messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
-            self._note_effect(observation)
+            self._note_effect(observation, feedback)
             reply = self._ask(messages, lambda: self._grammar(observation))
         except (ContextOverflow, BudgetTooSmall) as full:
             step = AgentStep(None, "", "failed", str(full), usage=Usage(0, 0, 0, 0), context_full=True)
@@ -122,19 +124,20 @@ class WebAgent:
         messages = self._history.ask(plans.request(titles), None, parse_failed=False)
         reply = self._ask(messages, plans.plan_grammar, **limit)
         self._history.answer(reply, None)
-        self._plan_length = plans.plan_length(str(reply.text))
+        self._planned, self._course = True, read_plan(str(reply.text), self._prompting.follow_plan)
         return reply
 
     def _grammar(self, observation: Observation) -> str:
-        grammar = action_grammar(observation, exclude=self._futile)
-        if self._plan_length:
-            # The step at hand, where it takes more than one action, or the next.
-            numbers = range(max(1, self._number), min(self._number + 1, self._plan_length) + 1)
-            grammar = plans.allow_numbers(grammar, numbers)
+        if self._course is None:
+            grammar = action_grammar(observation, exclude=self._futile)
+        else:
+            grammar = self._course.grammar(observation, self._futile)
         return allow_note(grammar) if self._notes else grammar
 
-    def _note_effect(self, observation: Observation) -> None:
-        """Remember actions that left this page as it was; a page that changed starts afresh."""
+    def _note_effect(self, observation: Observation, feedback: str | None) -> None:
+        """Remember actions that left this page as it was; a page that changed starts afresh. Go on in the plan."""
+        if self._course is not None and self._last is not None and feedback is None:
+            self._course = self._course.after(self._number or self._course.number, self._last)
         if observation.page_key != self._page_key:
             self._futile.clear()
         elif self._last is not None:
@@ -145,8 +148,7 @@ class WebAgent:
         text = str(reply.text)
         said = split_note(text)[1] if self._notes else text
         if self._prompting.plan:
-            number, said = plans.split_number(said)
-            self._number = number or self._number
+            self._number, said = plans.split_number(said)
         parsed = parse_action(said, self._style)
         self._parse_failed = parsed.action is None
         self._last = parsed.action

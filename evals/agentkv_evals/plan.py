@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -117,9 +117,12 @@ class EvalPlan:
         prompting = prompting_of(options.model)
         # A history that keeps no replies keeps no plan.
         plan = prompting.plan and options.history == "append" if options.plan is None else options.plan
-        return Prompting(
-            plan, prompting.explain_actions if options.explain_actions is None else options.explain_actions
-        )
+        if options.follow_plan is not None and not plan:
+            raise EvalError(
+                "--follow-plan has no use without a plan; add --plan, or take a model that was taught to plan"
+            )
+        given = {"explain_actions": options.explain_actions, "follow_plan": options.follow_plan}
+        return replace(prompting, plan=plan, **{name: value for name, value in given.items() if value is not None})
 
     @property
     def fingerprint(self) -> str:
@@ -157,7 +160,12 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
     if agent.needs_model:
         arms, notes = _model_arms(options, policy_names())
     else:
-        asked = {"--notes": options.notes or None, "--plan": options.plan, "--explain-actions": options.explain_actions}
+        asked = {
+            "--notes": options.notes or None,
+            "--plan": options.plan,
+            "--follow-plan": options.follow_plan,
+            "--explain-actions": options.explain_actions,
+        }
         for flag, value in {"--protect": options.protect or None, **asked}.items():
             if value is not None:
                 raise EvalError(f"{flag} is for agents with a model, and {options.agent!r} has none")

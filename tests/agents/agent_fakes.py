@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import llguidance
+from chat_fakes import byte_tokenizer
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from llguidance.hf import from_tokenizer
 from pydantic import PrivateAttr
 
 from agentkv_envs import Element, Observation
@@ -71,3 +75,15 @@ class ScriptedChatModel(BaseChatModel):
 
     def close_session(self, session_id: str) -> None:
         self._closed.append(session_id)
+
+
+def accepting(grammar: str) -> Callable[[str], bool]:
+    """Whether a text is wholly one of the grammar's."""
+    wrapped = from_tokenizer(byte_tokenizer())
+
+    def accepts(text: str) -> bool:
+        matcher = llguidance.LLMatcher(wrapped, llguidance.LLMatcher.grammar_from_lark(grammar))
+        ids = wrapped.tokenize_str(text)
+        return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+    return accepts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_fakes import ScriptedChatModel, page
+from agent_fakes import ScriptedChatModel, accepting, page
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -23,7 +23,6 @@ from agentkv_agents.plans import (
     format_plan,
     numbered,
     plan_grammar,
-    plan_length,
     split_number,
 )
 from agentkv_agents.prompting import Prompting
@@ -42,20 +41,6 @@ def test_what_is_numbered_is_read(number: int, action: str) -> None:
 @pytest.mark.parametrize("reply", [CLICK, "", "stop [3]", "100 stop []", "3"])
 def test_a_reply_without_a_number_is_left_alone(reply: str) -> None:
     assert split_number(reply) == (None, reply)
-
-
-@pytest.mark.parametrize(
-    ("reply", "length"),
-    [
-        (PLAN, 3),
-        ("Here is my plan:\n1. search\n2) click it\n\nDone.", 2),
-        ("2 click\n3 stop", 0),
-        ("1 search\n1 search\n2 stop", 2),
-        ("", 0),
-    ],
-)
-def test_a_plan_is_as_long_as_its_lines_go_on_counting(reply: str, length: int) -> None:
-    assert plan_length(reply) == length
 
 
 def session_text(chat: ChatAgentKV, engine: object) -> str:
@@ -95,14 +80,21 @@ def test_the_step_after_a_plan_has_the_tokens_and_the_time_of_both() -> None:
     assert (second.prefill_ms, second.decode_ms) == (10.0, 1.0)
 
 
-def test_a_number_is_that_of_the_step_at_hand_or_the_next() -> None:
-    model = ScriptedChatModel(replies=[PLAN, f"1 {CLICK}", f"1 {CLICK}", f"2 {CLICK}", f"3 {CLICK}", f"3 {CLICK}"])
-    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+def test_an_agent_that_need_not_follow_says_which_step_it_is_at() -> None:
+    """The number is that of the step at hand or the next, the action any that the page allows."""
+    replies = [PLAN, f"1 {CLICK}", f"1 {CLICK}", f"2 {CLICK}", f"3 {CLICK}", f"3 {CLICK}"]
+    engine = puppet(lines(*replies))
+    prompting = Prompting(plan=True, explain_actions=False, follow_plan=False)
+    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find it.", session_id="s", prompting=prompting)
+    assert [agent.act(page(f"p{n}")).raw_text for n in range(5)] == replies[1:]
+    model = ScriptedChatModel(replies=replies)
+    agent = WebAgent(model, "Find it.", prompting=prompting, constrained=False)
     plain, allowed = action_grammar(page("p")), []
     for n in range(5):
         agent.act(page(f"p{n}"))
         allowed.append(agent._grammar(page("p")))
-    choices = [(1, 2), (1, 2), (2, 3), (3,), (3,)]
+    # Asked before what the last action did is known.
+    choices = [(1,), (1, 2), (1, 2), (2, 3), (3,)]
     assert allowed == [allow_numbers(plain, numbers) for numbers in choices]
 
 
@@ -115,9 +107,7 @@ def test_a_reply_that_is_no_plan_leaves_the_agent_without_one() -> None:
 
 
 def test_a_grammar_of_plans_allows_plans_and_nothing_else() -> None:
-    import llguidance
-
-    matcher = puppet_matcher(llguidance, plan_grammar())
+    matcher = accepting(plan_grammar())
     assert matcher(PLAN)
     assert matcher(format_plan([f"step {n}" for n in range(MOST_STEPS)]))
     assert not matcher(format_plan([f"step {n}" for n in range(MOST_STEPS + 1)]))
@@ -125,27 +115,13 @@ def test_a_grammar_of_plans_allows_plans_and_nothing_else() -> None:
     assert not matcher("1 click\n3 stop []")
 
 
-def puppet_matcher(llguidance: object, grammar: str):  # type: ignore[no-untyped-def]
-    """Whether a text is wholly one of the grammar's."""
-    from llguidance.hf import from_tokenizer
-
-    tokenizer = puppet(lines()).tokenizer
-    wrapped = from_tokenizer(tokenizer)
-
-    def accepts(text: str) -> bool:
-        matcher = llguidance.LLMatcher(wrapped, llguidance.LLMatcher.grammar_from_lark(grammar))  # type: ignore[attr-defined]
-        ids = wrapped.tokenize_str(text)
-        return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
-
-    return accepts
-
-
 def test_a_reply_may_have_a_note_and_has_a_number() -> None:
-    noted = f"note [the code is K7Q]\n1 {CLICK}"
+    search = 'type "Search" [1] [kettle] [1]'
+    noted = f"note [the code is K7Q]\n1 {search}"
     engine = puppet(lines(PLAN, noted, "2 stop []"))
     agent = WebAgent(ChatAgentKV.from_engine(engine), "Find it.", session_id="s", notes=True, prompting=TAUGHT)
     steps = [agent.act(page("p0")), agent.act(page("p1"))]
-    assert [(step.raw_text, str(step.action)) for step in steps] == [(noted, CLICK), ("2 stop []", "stop []")]
+    assert [(step.raw_text, str(step.action)) for step in steps] == [(noted, search), ("2 stop []", "stop []")]
 
 
 def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_what_the_plan_took() -> None:

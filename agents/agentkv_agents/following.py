@@ -1,0 +1,139 @@
+"""Following a plan: which of its steps is at hand, and what an agent may do for it on a page.
+
+A step that the plan tells wholly, `4 click "Add to Cart"`, is taken as it was written where the page offers it; of one
+that it tells in part, `9 type "Comment" [?] [0]`, the part that was told. Elsewhere, and where the page offers no such
+thing, the agent may do whatever the page allows: turn a page, choose what the plan left open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from agentkv_agents.plans import allow_numbers, split_number
+from agentkv_envs import Action, Observation, action_grammar, format_action, parse_action
+from agentkv_envs.actions import BARE_KINDS, ELEMENT_KINDS
+from agentkv_envs.grammar import suits, target
+from agentkv_envs.types import Element
+
+UNKNOWN = "?"
+_CUT = "…"
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where an agent is in its plan.
+
+    Attributes:
+        steps: the plan's actions; None for a line that is none.
+        number: the step at hand, from 1.
+        unsure: whether what was done for that step may have been all of it, or only on the way to it. Then the agent
+            says by its next number which it was.
+        binding: whether steps that the plan tells have to be taken as they were written.
+    """
+
+    steps: tuple[Action | None, ...]
+    number: int = 1
+    unsure: bool = False
+    binding: bool = True
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What the next reply may begin with."""
+        following = min(self.number + 1, len(self.steps))
+        return tuple(dict.fromkeys((self.number, following))) if self.unsure else (self.number,)
+
+    def after(self, number: int, action: Action) -> Course:
+        """Once an action was carried out for that step; of a number that the plan has not, for the nearest."""
+        number = min(max(1, number), len(self.steps))
+        step = self.steps[number - 1]
+        if not self.binding or step is None or not _agrees(step, action) or step.label == UNKNOWN:
+            return replace(self, number=number, unsure=True)
+        return replace(self, number=min(number + 1, len(self.steps)), unsure=False)
+
+    def grammar(self, observation: Observation, exclude: Collection[str] = ()) -> str:
+        """What may be replied to a page: one of the numbers and what may be done for that step.
+
+        Args:
+            observation: the page.
+            exclude: actions that are not offered again.
+        """
+        free = action_grammar(observation, exclude=exclude)
+        told = {number: ways(self.steps[number - 1], observation, exclude) for number in self.numbers}
+        if not (self.binding and any(told.values())):
+            return allow_numbers(free, self.numbers)
+        starts = [f'"{number} " ({own})' if own else f'"{number} " unbound' for number, own in told.items()]
+        return f"start: {' | '.join(starts)}\nunbound:{free.removeprefix('start:')}"
+
+
+def read_plan(reply: str, binding: bool = True) -> Course | None:
+    """The course at its beginning: lines that go on counting from 1; None where there are none."""
+    steps: list[Action | None] = []
+    for line in reply.splitlines():
+        number, rest = split_number(line)
+        if number == len(steps) + 1:
+            steps.append(parse_action(rest).action)
+    return Course(tuple(steps), binding=binding) if steps else None
+
+
+def ways(step: Action | None, observation: Observation, exclude: Collection[str] = ()) -> str:
+    """The ways to take a step on a page, as an expression of Lark over TEXT; "" where the plan or the page has none."""
+    if step is None or observation.dialog is not None or step.label == UNKNOWN:
+        return ""
+    return " | ".join(dict.fromkeys(way.grammar for way in _ways(step, observation) if way.text not in exclude))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """An action, or with TEXT in place of `after` several that differ in a text."""
+
+    text: str
+    after: str | None = None
+
+    @property
+    def grammar(self) -> str:
+        return _literal(self.text) if self.after is None else f"{_literal(self.text)} TEXT {_literal(self.after)}"
+
+
+def _ways(step: Action, observation: Observation) -> Iterator[_Way]:
+    kind, text = step.kind, step.text or ""
+    if any(bracket in text for bracket in "[]"):
+        return
+    if kind == "stop":
+        yield _Way("stop [", "]") if text == UNKNOWN else _Way(format_action(step))
+    elif kind in BARE_KINDS:
+        if (kind != "close_tab" or len(observation.tabs) > 1) and (kind != "go_back" or observation.can_go_back):
+            yield _Way(kind)
+    elif step.label is not None:
+        for element in observation.elements:
+            if suits(kind, element) and _same(step.label, element.label):
+                yield from _on(element, f"{kind} {target(element, observation.style)}", replace(step, text=text))
+
+
+def _on(element: Element, beginning: str, step: Action) -> Iterator[_Way]:
+    if step.kind in ELEMENT_KINDS:
+        yield _Way(beginning)
+    elif step.kind == "type":
+        flag = f"] [{int(step.enter)}]"
+        yield _Way(f"{beginning} [", flag) if step.text == UNKNOWN else _Way(f"{beginning} [{step.text}{flag}")
+    elif step.kind == "select":
+        for option in element.options:
+            if step.text == UNKNOWN or _same(str(step.text), option):
+                yield _Way(f"{beginning} [{option}]")
+
+
+def _agrees(step: Action, action: Action) -> bool:
+    """Whether an action is what the step says, as far as it does."""
+    label, text = step.label in (None, UNKNOWN) or _same(str(step.label), action.label or ""), step.text
+    return step.kind == action.kind and label and (text in (None, UNKNOWN) or _same(str(text), action.text or ""))
+
+
+def _same(told: str, shown: str) -> bool:
+    """Whether a plan's words are an element's; a page cuts long ones short."""
+    told, shown = told.casefold(), shown.casefold()
+    return told == shown or (shown.endswith(_CUT) and len(shown) > 20 and told.startswith(shown[: -len(_CUT)]))
+
+
+def _literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
