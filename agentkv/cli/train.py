@@ -34,6 +34,9 @@ def agent(
     notes: Annotated[
         float, _option(help="Share of the demonstrations that note what must be remembered, for agentkv eval --notes.")
     ] = 0.0,
+    rename: Annotated[
+        float, _option(help="Share of the demonstrations in which makers, people and places have other names.")
+    ] = 0.0,
     plan: Annotated[
         bool | None,
         _option(help="Teach to write a plan first and to go through it by number. [default: as --start was, or yes]"),
@@ -54,6 +57,9 @@ def agent(
     ] = False,
     recompute: Annotated[
         bool, _option("--recompute", help="Compute activations twice: a third slower, in a third of the memory.")
+    ] = False,
+    finish: Annotated[
+        bool, _option("--finish", help="End an interrupted training where it stands, and write what it has learned.")
     ] = False,
     fresh: Annotated[bool, _option("--fresh", help="Begin again if the folder holds a training.")] = False,
     as_json: Annotated[bool, _option("--json", help="One JSON object per step and validation on stdout.")] = False,
@@ -82,8 +88,8 @@ def agent(
         seed=seed,
     )
     options = TeachOptions(
-        tuple(traces), out, model, settings, notes, plan, explain_actions, start,
-        held_out, validate, dtype, device, replies_only, recompute, fresh, as_json,
+        tuple(traces), out, model, settings, notes, rename, plan, explain_actions, start,
+        held_out, validate, dtype, device, replies_only, recompute, finish, fresh, as_json,
     )  # fmt: skip
     _interruptible(lambda requested: run(options, requested))
 
@@ -113,6 +119,9 @@ def gates(
     seed: Annotated[int, _option(help="Of the gates' beginning and of the order.")] = TrainSettings.seed,
     dtype: Annotated[str, _option(help="Of the model: auto, float32 or bfloat16.")] = "auto",
     device: Annotated[str, _option(help="cpu or cuda.")] = "cpu",
+    finish: Annotated[
+        bool, _option("--finish", help="End an interrupted training where it stands, and write what it has learned.")
+    ] = False,
     fresh: Annotated[bool, _option("--fresh", help="Begin again if the folder holds a training.")] = False,
     as_json: Annotated[bool, _option("--json", help="One JSON object per step and validation on stdout.")] = False,
 ) -> None:
@@ -138,7 +147,7 @@ def gates(
     options = GateOptions(
         tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
         check=lambda texts: check_texts(texts, test_text()),
-        dtype=dtype, device=device, fresh=fresh, json=as_json, **more,
+        dtype=dtype, device=device, finish=finish, fresh=fresh, json=as_json, **more,
     )  # fmt: skip
     _interruptible(lambda requested: run(options, requested))
 
@@ -152,5 +161,8 @@ def _interruptible(train: Callable[[Callable[[], bool]], None]) -> None:
         with guard:
             train(guard.requested)
     except KeyboardInterrupt:
-        print("interrupted: the checkpoint is kept; run the same command to go on", file=sys.stderr)
+        print(
+            "interrupted: the checkpoint is kept; run the same command to go on, or with --finish to end it there",
+            file=sys.stderr,
+        )
         raise typer.Exit(guard.exit_code) from None

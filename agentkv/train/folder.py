@@ -11,17 +11,20 @@ from agentkv.train.checkpoint import Progress
 from agentkv.train.errors import TrainError
 
 
-def prepare(folder: Path, results: Collection[str], fresh: bool) -> None:
+def prepare(folder: Path, results: Collection[str], fresh: bool, finish: bool = False) -> None:
     """Make the folder, or check that what it holds is a training; `fresh` removes that.
 
     Args:
         folder: of the training.
         results: names of the files it ends with.
         fresh: begin again.
+        finish: end the training that it holds.
 
     Raises:
         TrainError: it holds something else, or cannot be made.
     """
+    if fresh and finish:
+        raise TrainError("--finish ends the training that is there and --fresh removes it; give one of them")
     ours = {checkpoint.FILE, log.FILE, *results}
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,6 +56,7 @@ class GateOptions:
         more: further documents by kind, beside text and recall; the last ones validate.
         sources: files they come from.
         check: is given the texts by file, and raises TrainError if they must not be trained on.
+        finish: end an interrupted training where it stands.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
     """
@@ -76,6 +77,7 @@ class GateOptions:
     check: Callable[[Mapping[str, str]], None] = lambda texts: None
     dtype: str = "auto"
     device: str = "cpu"
+    finish: bool = False
     fresh: bool = False
     json: bool = False
 
@@ -103,7 +105,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
 
     texts = {str(path): read_text(path) for path in options.text}
     options.check(texts)
-    prepare(options.out, (FILE, PICTURE, PAGE), options.fresh)
+    prepare(options.out, (FILE, PICTURE, PAGE), options.fresh, options.finish)
     device = as_device(options.device)
     model, tokenizer = load_merged(resolve_model(options.model), training_dtype(options.dtype, device), device)
     fingerprint = base_fingerprint(model)
@@ -119,7 +121,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
         log = Log(options.out, progress.step, _print if options.json else screen.show)
         trainer = Trainer(objective, parameters, data, options.settings, progress, options.out, log, interrupted)
         screen.begin(trainer.steps, progress.step)
-        trained = trainer.run()
+        trained = trainer.finish() if options.finish else trainer.run()
         save_gates(as_gates(trained.best, fingerprint), options.out / FILE)
         trainer.use_best(trained.best)
         final = trainer.measure()[HELD_OUT]

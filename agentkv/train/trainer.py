@@ -133,6 +133,21 @@ class Trainer(Generic[FiguresT_co]):
                 raise KeyboardInterrupt
         return Trained(progress, self._best)
 
+    def finish(self) -> Trained:
+        """End an interrupted training where it stands.
+
+        Raises:
+            TrainError: there is nothing to end.
+        """
+        progress = self._progress
+        if not progress.step:
+            raise TrainError(f"{self._file.parent} holds no training that could be finished; leave out --finish")
+        if not progress.ended:
+            self._validate()
+            progress.ended = "finished by hand"
+            self._save()
+        return Trained(progress, self._best)
+
     def measure(self) -> dict[str, FiguresT_co]:
         """Figures of every validation set with the parameters as they are."""
         with self._memory():

@@ -86,6 +86,26 @@ def test_an_interrupted_training_goes_on_with_the_same_losses(options: GateOptio
         assert torch.equal(getattr(resumed, part), getattr(uninterrupted, part))
 
 
+def test_an_interrupted_training_can_end_where_it_stands(
+    options: GateOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TrainError, match="no training that could be finished; leave out --finish"):
+        run(replace(options, finish=True))
+    asked: Iterator[bool] = (n == 5 for n in range(1, 1000))
+    with pytest.raises(KeyboardInterrupt):
+        run(options, lambda: next(asked))
+    with pytest.raises(TrainError, match="give one of them"):
+        run(replace(options, finish=True, fresh=True))
+    capsys.readouterr()
+    run(replace(options, finish=True))
+    rows = rows_of(capsys)
+    assert (rows[-1]["step"], rows[-1]["ended"]) == (5, "finished by hand")
+    assert rows[-1]["best_step"] == 5, "it has learned, and what it has learned is written"
+    written = load_gates(options.out / FILE)
+    run(options)
+    assert torch.equal(load_gates(options.out / FILE).w1, written.w1), "a training that has ended does not go on"
+
+
 def test_kinds_share_the_tokens_and_all_of_them_validate(options: GateOptions) -> None:
     own = [Document(tuple(random_ids(50, seed=n)), ((3, 9),), f"trace {n}") for n in range(80)]
     asked = replace(options, more=lambda tokenizer, model: {"traces": own})

@@ -34,6 +34,7 @@ from agentkv_agents.teaching.card import write_card
 from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.leaks import check_leaks, test_text
 from agentkv_agents.teaching.picture import save_picture
+from agentkv_agents.teaching.renaming import rename
 from agentkv_agents.teaching.render import Renderer
 from agentkv_agents.teaching.traces import Split, Trace, digest, read_traces, split
 
@@ -52,6 +53,7 @@ class TeachOptions:
         out: the folder for the adapter, its card, the log and the checkpoint.
         model: the base: embedded name, model folder or hub id.
         notes: share of the demonstrations, 0 to 1, in which facts to remember are noted when they are seen.
+        rename: share of the demonstrations, 0 to 1, in which makers, people and places have other names.
         plan, explain_actions: how the agent will ask the model (see `Prompting`); None: as the adapter to begin with
             was taught, or with a plan and without explanations.
         start: folder or name of an adapter of the same base and rank to begin with; None: one that changes nothing.
@@ -59,6 +61,7 @@ class TeachOptions:
         validate: the most demonstrations of each validation set.
         replies_only: learn through replies alone, pages getting no gradient: about twice as fast.
         recompute: compute activations twice instead of keeping them: slower, in less memory.
+        finish: end an interrupted training where it stands.
         fresh: begin again if the folder holds a training.
         json: rows on standard output instead of progress.
     """
@@ -68,6 +71,7 @@ class TeachOptions:
     model: str = "smollm2-135m"
     settings: TrainSettings = field(default_factory=TrainSettings)
     notes: float = 0.0
+    rename: float = 0.0
     plan: bool | None = None
     explain_actions: bool | None = None
     start: str | None = None
@@ -77,6 +81,7 @@ class TeachOptions:
     device: str = "cpu"
     replies_only: bool = False
     recompute: bool = False
+    finish: bool = False
     fresh: bool = False
     json: bool = False
 
@@ -102,13 +107,13 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
     import peft  # noqa: F401
 
-    traces = read_traces(options.traces)
+    traces = rename(read_traces(options.traces), options.rename)
     check_leaks(traces, test_text())
     parts = split(traces, options.held_out, options.validate, options.validate)
     if find_adapter(options.model) is not None:
         raise TrainError(f"{options.model} is an adapter already; train one for its base, which may --start with it")
     start, prompting = _start(options), options.prompting
-    prepare(options.out, _RESULTS, options.fresh)
+    prepare(options.out, _RESULTS, options.fresh, options.finish)
     device = as_device(options.device)
     model, tokenizer = load_model(resolve_model(options.model), training_dtype(options.dtype, device), device)
     facts = _facts(options, traces, base_fingerprint(model), start)
@@ -137,7 +142,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
         objective = (ReplyTokens if options.replies_only else NextTokens)(model)
         trainer = Trainer(objective, parameters, data, settings, progress, options.out, log, interrupted)
         screen.begin(trainer.steps, progress.step)
-        trained = trainer.run()
+        trained = trainer.finish() if options.finish else trainer.run()
         save_adapter(
             options.out,
             trained.best,
@@ -176,6 +181,7 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: 
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
+        "rename": options.rename,
         **asdict(options.prompting),
         "replies_only": options.replies_only,
         "start": start and start.folder.resolve().name,

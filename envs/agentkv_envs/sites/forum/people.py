@@ -32,9 +32,14 @@ _SECOND = {
 }
 
 
+def member_names(split: str) -> list[str]:
+    """All names that members of a split can have, but for who is signed in."""
+    return [a + b for a in _FIRST[split] for b in _SECOND[split]]
+
+
 def names(seed: int, split: str) -> list[str]:
     """The names of all members, the one who is signed in first; they differ between data seeds."""
-    pool = [a + b for a in _FIRST[split] for b in _SECOND[split]]
+    pool = member_names(split)
     return [MEMBERS[split], *random.Random(f"forum-names-{split}-{seed}").sample(pool, PEOPLE - 1)]
 
 
