@@ -18,13 +18,15 @@ def prepare(folder: Path, results: Collection[str], fresh: bool, finish: bool = 
         folder: of the training.
         results: names of the files it ends with.
         fresh: begin again.
-        finish: end the training that it holds.
+        finish: it must hold a training that can be ended.
 
     Raises:
         TrainError: it holds something else, or cannot be made.
     """
     if fresh and finish:
         raise TrainError("--finish ends the training that is there and --fresh removes it; give one of them")
+    if finish and not (folder / checkpoint.FILE).is_file():
+        raise TrainError(f"{folder} holds no training that could be finished; leave out --finish")
     ours = {checkpoint.FILE, log.FILE, *results}
     try:
         folder.mkdir(parents=True, exist_ok=True)

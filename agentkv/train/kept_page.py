@@ -55,7 +55,7 @@ def save_page(path: Path, documents: Sequence[KeptTokens], about: str) -> None:
         }
         for own in documents
     ]
-    # Text may hold what would end a script.
-    data = json.dumps({"about": about, "documents": rows}).replace("</", "<\\/")
+    # Text may hold what would end a script, or keep it from ending.
+    data = json.dumps({"about": about, "documents": rows}).replace("<", "\\u003c")
     template = files(__package__).joinpath(_TEMPLATE).read_text("utf-8")
     path.write_text(template.replace("/*DATA*/null", data), "utf-8")

@@ -116,7 +116,8 @@ class RetentionObjective:
     @torch.no_grad()
     def log_beta(self, document: Document) -> Tensor:
         """[L, H, T] float32: what the gates say of each token of a document."""
-        run = self._compared(as_batch((document,), self._model.device))[-1]
+        run = GatedRun(self._gates)
+        learned_logits(self._model, as_batch((document,), self._model.device), gated_run=run)
         return torch.stack([run.log_beta[layer] for layer in sorted(run.log_beta)])
 
     def _compared(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, GatedRun]:

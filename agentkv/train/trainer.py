@@ -134,17 +134,11 @@ class Trainer(Generic[FiguresT_co]):
         return Trained(progress, self._best)
 
     def finish(self) -> Trained:
-        """End an interrupted training where it stands.
-
-        Raises:
-            TrainError: there is nothing to end.
-        """
+        """End an interrupted training where it stands, after one more validation."""
         progress = self._progress
-        if not progress.step:
-            raise TrainError(f"{self._file.parent} holds no training that could be finished; leave out --finish")
         if not progress.ended:
             self._validate()
-            progress.ended = "finished by hand"
+            progress.ended = progress.ended or "finished by hand"
             self._save()
         return Trained(progress, self._best)
 

@@ -7,17 +7,16 @@ thing, the agent may do whatever the page allows: turn a page, choose what the p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from agentkv_agents.plans import allow_numbers, split_number
 from agentkv_envs import Action, Observation, action_grammar, format_action, parse_action
 from agentkv_envs.actions import BARE_KINDS, ELEMENT_KINDS
-from agentkv_envs.grammar import suits, target
+from agentkv_envs.grammar import bare_possible, literal, suits, target
+from agentkv_envs.tasks.plans import UNKNOWN
 from agentkv_envs.types import Element
 
-UNKNOWN = "?"
 _CUT = "…"
 
 
@@ -27,7 +26,7 @@ class Course:
 
     Attributes:
         steps: the plan's actions; None for a line that is none.
-        number: the step at hand, from 1.
+        number: the step at hand, from 1; after the last one, one more.
         unsure: whether what was done for that step may have been all of it, or only on the way to it. Then the agent
             says by its next number which it was.
         binding: whether steps that the plan tells have to be taken as they were written.
@@ -40,17 +39,22 @@ class Course:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What the next reply may begin with."""
-        following = min(self.number + 1, len(self.steps))
-        return tuple(dict.fromkeys((self.number, following))) if self.unsure else (self.number,)
+        """What the next reply may begin with. Whoever is through goes on with the last number."""
+        own = (self.number, self.number + 1) if self.unsure else (self.number,)
+        return tuple(dict.fromkeys(min(number, len(self.steps)) for number in own))
 
     def after(self, number: int, action: Action) -> Course:
-        """Once an action was carried out for that step; of a number that the plan has not, for the nearest."""
+        """Once an action was carried out for that step; of a number that the plan has not, for the nearest.
+
+        Args:
+            number: that the reply began with.
+            action: with the label of what it was done to.
+        """
         number = min(max(1, number), len(self.steps))
         step = self.steps[number - 1]
         if not self.binding or step is None or not _agrees(step, action) or step.label == UNKNOWN:
             return replace(self, number=number, unsure=True)
-        return replace(self, number=min(number + 1, len(self.steps)), unsure=False)
+        return replace(self, number=number + 1, unsure=False)
 
     def grammar(self, observation: Observation, exclude: Collection[str] = ()) -> str:
         """What may be replied to a page: one of the numbers and what may be done for that step.
@@ -61,27 +65,44 @@ class Course:
         """
         free = action_grammar(observation, exclude=exclude)
         told = {number: ways(self.steps[number - 1], observation, exclude) for number in self.numbers}
-        if not (self.binding and any(told.values())):
+        if not any(told.values()) or not self.binding or self._through:
             return allow_numbers(free, self.numbers)
         starts = [f'"{number} " ({own})' if own else f'"{number} " unbound' for number, own in told.items()]
         return f"start: {' | '.join(starts)}\nunbound:{free.removeprefix('start:')}"
 
+    @property
+    def _through(self) -> bool:
+        """Whether the last step is done, or may be: then nothing binds, or a plan that does not stop would not end."""
+        return self.number + self.unsure > len(self.steps)
+
 
 def read_plan(reply: str, binding: bool = True) -> Course | None:
-    """The course at its beginning: lines that go on counting from 1; None where there are none."""
+    """The course at its beginning: lines that go on counting from 1; None where there are none.
+
+    A line that is not exactly an action ("check the price and stop") tells nothing.
+    """
     steps: list[Action | None] = []
     for line in reply.splitlines():
         number, rest = split_number(line)
         if number == len(steps) + 1:
-            steps.append(parse_action(rest).action)
+            parsed = parse_action(rest)
+            steps.append(parsed.action if parsed.mode == "strict" else None)
     return Course(tuple(steps), binding=binding) if steps else None
+
+
+def labelled(action: Action, page: Observation | None) -> Action:
+    """An action with the label of its element, where it names that by number alone."""
+    if action.label is not None or action.element_id is None or page is None:
+        return action
+    return replace(action, label=next((e.label for e in page.elements if e.id == action.element_id), None))
 
 
 def ways(step: Action | None, observation: Observation, exclude: Collection[str] = ()) -> str:
     """The ways to take a step on a page, as an expression of Lark over TEXT; "" where the plan or the page has none."""
     if step is None or observation.dialog is not None or step.label == UNKNOWN:
         return ""
-    return " | ".join(dict.fromkeys(way.grammar for way in _ways(step, observation) if way.text not in exclude))
+    possible = (way for way in _ways(step, observation) if not way.is_among(exclude))
+    return " | ".join(dict.fromkeys(way.grammar for way in possible))
 
 
 @dataclass(frozen=True)
@@ -93,7 +114,13 @@ class _Way:
 
     @property
     def grammar(self) -> str:
-        return _literal(self.text) if self.after is None else f"{_literal(self.text)} TEXT {_literal(self.after)}"
+        return literal(self.text) if self.after is None else f"{literal(self.text)} TEXT {literal(self.after)}"
+
+    def is_among(self, actions: Collection[str]) -> bool:
+        """Whether one of them is this, or begins like it: a field that took nothing takes no other text either."""
+        if self.after is None:
+            return self.text in actions
+        return any(action.startswith(self.text) for action in actions)
 
 
 def _ways(step: Action, observation: Observation) -> Iterator[_Way]:
@@ -103,7 +130,7 @@ def _ways(step: Action, observation: Observation) -> Iterator[_Way]:
     if kind == "stop":
         yield _Way("stop [", "]") if text == UNKNOWN else _Way(format_action(step))
     elif kind in BARE_KINDS:
-        if (kind != "close_tab" or len(observation.tabs) > 1) and (kind != "go_back" or observation.can_go_back):
+        if bare_possible(kind, observation):
             yield _Way(kind)
     elif step.label is not None:
         for element in observation.elements:
@@ -133,7 +160,3 @@ def _same(told: str, shown: str) -> bool:
     """Whether a plan's words are an element's; a page cuts long ones short."""
     told, shown = told.casefold(), shown.casefold()
     return told == shown or (shown.endswith(_CUT) and len(shown) > 20 and told.startswith(shown[: -len(_CUT)]))
-
-
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

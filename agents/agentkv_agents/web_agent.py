@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage
 from agentkv.errors import BudgetTooSmall, ContextOverflow, Unsupported
 from agentkv_agents import plans
 from agentkv_agents.base import AgentStep, KVStats, Usage
-from agentkv_agents.following import Course, read_plan
+from agentkv_agents.following import Course, labelled, read_plan
 from agentkv_agents.history import make_history
 from agentkv_agents.notes import allow_note, split_note
 from agentkv_agents.prompting import PLAIN, Prompting
@@ -78,6 +78,7 @@ class WebAgent:
         self._session_id = session_id or f"episode-{uuid4().hex}"
         self._constrained = _takes_grammar(model) if constrained is None else constrained
         self._parse_failed = False
+        self._page: Observation | None = None
         self._page_key: str | None = None
         self._last: Action | None = None
         self._futile: set[str] = set()
@@ -95,7 +96,8 @@ class WebAgent:
             if self._prompting.plan and not self._planned:
                 planning = self._make_plan(observation)
             messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
-            self._note_effect(observation, feedback)
+            self._go_on_in_plan(feedback)
+            self._note_effect(observation)
             reply = self._ask(messages, lambda: self._grammar(observation))
         except (ContextOverflow, BudgetTooSmall) as full:
             step = AgentStep(None, "", "failed", str(full), usage=Usage(0, 0, 0, 0), context_full=True)
@@ -134,15 +136,18 @@ class WebAgent:
             grammar = self._course.grammar(observation, self._futile)
         return allow_note(grammar) if self._notes else grammar
 
-    def _note_effect(self, observation: Observation, feedback: str | None) -> None:
-        """Remember actions that left this page as it was; a page that changed starts afresh. Go on in the plan."""
+    def _go_on_in_plan(self, feedback: str | None) -> None:
+        """The last action was carried out, unless there is something to say about it."""
         if self._course is not None and self._last is not None and feedback is None:
-            self._course = self._course.after(self._number or self._course.number, self._last)
+            self._course = self._course.after(self._number or self._course.number, labelled(self._last, self._page))
+
+    def _note_effect(self, observation: Observation) -> None:
+        """Remember actions that left this page as it was; a page that changed starts afresh."""
         if observation.page_key != self._page_key:
             self._futile.clear()
         elif self._last is not None:
             self._futile.add(format_action(self._last))
-        self._page_key = observation.page_key
+        self._page, self._page_key = observation, observation.page_key
 
     def _read(self, reply: AIMessage) -> AgentStep:
         text = str(reply.text)

@@ -41,6 +41,18 @@ def target(element: Element, style: str) -> str:
     return f'"{element.label}" [{element.id}]' if style == "label-first" else f"[{element.id}]"
 
 
+def bare_possible(kind: str, observation: Observation) -> bool:
+    """Whether an action without an element, of `agentkv_envs.actions.BARE_KINDS`, can be done now."""
+    if kind == "close_tab":
+        return len(observation.tabs) > 1
+    return kind != "go_back" or observation.can_go_back
+
+
+def literal(text: str) -> str:
+    """A text as Lark writes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
 def action_grammar(
     observation: Observation,
     *,
@@ -92,12 +104,8 @@ class _Page:
 _Rule = Callable[[str, _Page], str]
 
 
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _choice(texts: Iterable[str]) -> str:
-    return " | ".join(_literal(text) for text in dict.fromkeys(texts))
+    return " | ".join(literal(text) for text in dict.fromkeys(texts))
 
 
 def _on_element(kind: str, page: _Page) -> str:
@@ -109,7 +117,7 @@ def _on_element(kind: str, page: _Page) -> str:
     shared = {"hover": "target", "click": "target", "clear": "field"}.get(kind, kind)
     name = shared if targets == all_targets else f"{kind}_target"
     page.rules[name] = _choice(targets)
-    return f"{_literal(kind + ' ')} {name}"
+    return f"{literal(kind + ' ')} {name}"
 
 
 def _on_field(kind: str, page: _Page) -> str:
@@ -128,7 +136,7 @@ def _on_select(kind: str, page: _Page) -> str:
         named = target(element, page.observation.style)
         options = [option for option in element.options if f"select {named} [{option}]" not in page.exclude]
         if options:
-            boxes.append(f"{_literal(named + ' [')} ({_choice(options)})")
+            boxes.append(f"{literal(named + ' [')} ({_choice(options)})")
     if not boxes:
         return ""
     page.rules["box"] = " | ".join(boxes)
@@ -158,7 +166,7 @@ def _fixed(*texts: str) -> _Rule:
 
 def _tabs(kind: str, page: _Page) -> str:
     observation = page.observation
-    if len(observation.tabs) < 2:
+    if not bare_possible("close_tab", observation):
         return ""
     if kind == "close_tab":
         return '"close_tab"'
@@ -167,7 +175,7 @@ def _tabs(kind: str, page: _Page) -> str:
 
 
 def _back(kind: str, page: _Page) -> str:
-    return '"go_back"' if page.observation.can_go_back and page.possible(["go_back"]) else ""
+    return '"go_back"' if bare_possible(kind, page.observation) and page.possible(["go_back"]) else ""
 
 
 def _dialog(kind: str, page: _Page) -> str:

@@ -91,7 +91,7 @@ def _play(plan: EvalPlan, run: RunFolder, backends: Backends | None, guard: Inte
     rows = run.rows()
     todo = {episode.episode_id for episode in pending(plan, rows)}
     if todo and not run.new:
-        run.record_start()
+        run.record_start(plan.options.workers)
     state = (
         f"{len(todo)} of {len(plan.episodes)} episodes to run" if todo else "every episode is done (--fresh runs again)"
     )
@@ -119,7 +119,8 @@ def _hands(
 
     started, interrupted = progress.episode_started, guard.requested
     if plan.options.workers > 1:
-        assert backends is None
+        if backends is not None:
+            raise EvalError("several workers make their own browsers and models; leave out workers or backends")
         return WorkerPool(plan, run, plan.options.workers, on_start=started, interrupted=interrupted)
     return Player(
         plan,

@@ -29,7 +29,7 @@ class EvalOptions:
         data_seeds: so many seeds, from `seed` on: every task is drawn again, on other data, for each of them.
         notes: whether a reply of the model may begin with a note to itself.
         plan: whether the model writes a plan first and goes through it by number; None: as it was taught.
-        follow_plan: whether steps that the plan tells have to be taken as written; None: as it was taught.
+        follow_plan: whether steps that the plan tells have to be taken as written; None: as the model says, mostly yes.
         explain_actions: whether the actions are explained to the model; None: as it was taught.
         name: part of the run folder's name; by default the suite's.
         fresh: start a new run folder instead of continuing the newest one with the same settings.

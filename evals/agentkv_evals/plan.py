@@ -57,7 +57,10 @@ class PlannedEpisode:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """All episodes of a run, by data seed and task, so that a run cut short is still a paired comparison."""
+    """All episodes of a run, by data seed and task, so that a run cut short is still a paired comparison.
+
+    They are played in this order, but for those whose budgets are told by what full KV takes: these come last.
+    """
 
     options: EvalOptions
     tasks: tuple[Task, ...]

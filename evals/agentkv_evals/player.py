@@ -45,8 +45,8 @@ class Hands(Protocol):
         """Play them in this order; each is yielded when it ends. Raises Interrupted when the user wants to stop."""
         ...
 
-    def close(self) -> None:
-        """Close the browsers."""
+    def close(self, at_once: bool = False) -> None:
+        """Close the browsers; at once: without waiting for what is under way."""
         ...
 
 
@@ -116,7 +116,7 @@ class Player:
             self.close()
         return result
 
-    def close(self) -> None:
+    def close(self, at_once: bool = False) -> None:
         env, self._env = self._env, None
         if env is not None:
             # A browser that has crashed may also fail to close; what it did is on record already.

@@ -132,7 +132,8 @@ class RichProgress:
         from rich.text import Text
 
         # Page text and model replies are never markup.
-        caption = Text(f"{self._now}   step {self._steps}   {self._last.get('action') or ''}"[:100])
+        step = f"   step {self._steps}   {self._last.get('action') or ''}" if self._steps else ""
+        caption = Text(f"{self._now}{step}"[:100])
         table = Table(caption=caption, caption_justify="left")
         for name in ("policy", "episodes", "success", "mean peak KV"):
             table.add_column(name, justify="left" if name == "policy" else "right")

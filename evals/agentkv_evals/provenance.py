@@ -19,11 +19,12 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def describe() -> dict[str, Any]:
-    """This start of the program: time, command line, versions, git commit and machine."""
+def describe(workers: int) -> dict[str, Any]:
+    """This start of the program: time, command line, versions, git commit, machine, and how many shared it."""
     return {
         "started_utc": utc_now(),
         "command": _command(),
+        "workers": workers,
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
         "git": git_state(Path(__file__).resolve().parent),
         "machine": {

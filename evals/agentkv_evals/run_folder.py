@@ -73,10 +73,10 @@ class RunFolder:
         """Adds a finished episode; it is on disk when this returns."""
         files.append_line(self.path / "results.jsonl", row)
 
-    def record_start(self) -> None:
+    def record_start(self, workers: int) -> None:
         """Adds this start of the program to config.json."""
         config = self.config
-        config["starts"] = [*config["starts"], describe()]
+        config["starts"] = [*config["starts"], describe(workers)]
         files.write_json(self.path / "config.json", config)
 
     def fixed_budget(self, name: str, make: Callable[[], str]) -> str:
@@ -185,7 +185,7 @@ def _create(plan: EvalPlan) -> RunFolder:
         "source": options.tasks or str(options.task_file),
         "settings": plan.settings(),
         "tasks": {task.task_id: task.intent for task in plan.tasks},
-        "starts": [describe()],
+        "starts": [describe(options.workers)],
     }
     files.write_json(path / "config.json", config)
     return RunFolder(path, new=True)

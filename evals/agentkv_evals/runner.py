@@ -40,8 +40,8 @@ class Runner:
     def __enter__(self) -> Runner:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._hands.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._hands.close(at_once=kind is not None)
 
     def prepare(self) -> None:
         """Makes the chat models whose budgets are known. Raises what is wrong with a model or a budget."""
@@ -65,10 +65,9 @@ class Runner:
 
     def _phases(self) -> tuple[list[PlannedEpisode], list[PlannedEpisode]]:
         """Pending episodes: those whose budgets stand by themselves, and those told by what full KV takes."""
-        own: tuple[list[PlannedEpisode], list[PlannedEpisode]] = [], []
-        for episode in pending(self._plan, self._rows):
-            own[times_less(episode.arm.budget) is not None].append(episode)
-        return own
+        todo = pending(self._plan, self._rows)
+        told = [episode for episode in todo if times_less(episode.arm.budget) is not None]
+        return [episode for episode in todo if episode not in told], told
 
     def _absolute(self, episodes: Iterable[PlannedEpisode]) -> dict[Arm, Arm]:
         """The episodes' arms, with budgets in bytes where they are told by what full KV takes; a run keeps those."""

@@ -10,7 +10,7 @@ from puppet import tiny
 
 from agentkv.chat_model import ChatAgentKV
 from agentkv_agents import WebAgent
-from agentkv_agents.following import Course, read_plan, ways
+from agentkv_agents.following import Course, labelled, read_plan, ways
 from agentkv_agents.plans import allow_numbers, format_plan
 from agentkv_agents.prompting import Prompting
 from agentkv_envs import Action, Element, Observation, action_grammar, parse_action
@@ -98,6 +98,9 @@ def test_what_was_futile_is_not_held_to() -> None:
     step = action('click "Red Kettle"')
     assert ways(step, shop(), {KETTLE}) == '"click \\"Red Kettle\\" [3]"'
     assert ways(step, shop(), {KETTLE, 'click "Red Kettle" [3]'}) == ""
+    note = action('type "Search" [?] [0]')
+    assert ways(note, shop(), {KETTLE}) == '"type \\"Search\\" [1] [" TEXT "] [0]"'
+    assert ways(note, shop(), {SEARCH}) == "", "a field that took one text without effect takes no other"
 
 
 def test_the_course_goes_on_when_a_step_is_done_and_asks_where_that_cannot_be_told() -> None:
@@ -115,6 +118,39 @@ def test_the_course_goes_on_when_a_step_is_done_and_asks_where_that_cannot_be_to
     assert course.numbers == (4,)
     assert course.after(4, action("stop []")).numbers == (4,)
     assert course.after(17, action(KETTLE)).numbers == (4,)
+    assert course.after(0, action(KETTLE)).numbers == (1, 2)
+
+
+def test_a_plan_that_does_not_stop_is_over_after_its_last_step() -> None:
+    course = read_plan('1 type "Search" [kettle] [1]\n2 click "Red Kettle"')
+    assert course is not None
+    course = course.after(1, action(SEARCH))
+    assert not accepting(course.grammar(shop()))("2 stop []")
+    for done in (KETTLE, MORE, KETTLE):
+        course = course.after(2, action(done))
+        taken = accepting(course.grammar(shop()))
+        assert taken("2 stop []")
+        assert taken(f"2 {MORE}")
+
+
+@pytest.mark.parametrize(
+    "line", ["Check the price and stop.", "Stop when the item is in the cart", "Open a new_tab", "click(27)", ""]
+)
+def test_a_line_that_is_not_exactly_an_action_binds_nothing(line: str) -> None:
+    course = read_plan(f"1 {line}\n2 stop []")
+    assert course is None or course.steps[0] is None
+    if course is not None:
+        assert course.grammar(shop()) == allow_numbers(action_grammar(shop()), (1,))
+
+
+def test_without_labels_the_page_says_what_an_action_was_done_to() -> None:
+    step = action('click "Red Kettle"')
+    done = labelled(action("click [3]"), shop())
+    assert done.label == "Red Kettle"
+    assert Course((step, step)).after(1, done).numbers == (2,)
+    assert Course((step, step)).after(1, labelled(action("click [7]"), shop())).numbers == (1, 2)
+    assert labelled(action("click [99]"), shop()).label is None
+    assert labelled(action("go_back"), shop()) == action("go_back")
 
 
 def test_of_two_numbers_each_has_its_own_actions() -> None:
@@ -142,11 +178,12 @@ def test_some_action_is_always_left_and_the_course_never_goes_back(done: list[st
     steps = data.draw(st.lists(kinds, min_size=1, max_size=6))
     course = read_plan(format_plan(steps))
     assert course is not None
+    possible = (SEARCH, KETTLE, 'click "Red Kettle" [3]', MORE, "stop []", 'type "Search" [1] [pan] [1]')
     for text in done:
-        assert course.grammar(shop()).startswith("start:")
+        assert any(accepting(course.grammar(shop()))(f"{n} {text}") for n in course.numbers for text in possible)
         number = data.draw(st.sampled_from(course.numbers))
         following = course.after(number, action(text))
-        assert course.number <= number <= following.number <= len(steps)
+        assert min(course.number, len(steps)) <= number <= following.number <= len(steps) + 1
         course = following
 
 

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from eval_fakes import NEXT, FakeEnv, Lab
+from langchain_core.language_models import BaseChatModel
 
 from agentkv_envs import BrowserMissing, InfraError
 from agentkv_evals.errors import EvalError
-from agentkv_evals.plan import EvalPlan, PlannedEpisode, make_plan
+from agentkv_evals.plan import Arm, EvalPlan, PlannedEpisode, make_plan
 from agentkv_evals.player import Backends, Hands, Player
 from agentkv_evals.progress import PlainProgress
 from agentkv_evals.run_folder import RunFolder, open_run
@@ -51,11 +53,26 @@ def company(plan: EvalPlan) -> Backends:
 
 
 def fatal(plan: EvalPlan) -> Backends:
+    """A process dies while the other one is about to give back more than a pipe holds."""
+
     def die(task_id: str, step: int) -> None:
         if task_id == "t-2":
             os._exit(9)
 
-    return Lab(folder_of(plan), env=lambda: FakeEnv(die)).backends
+    return Lab(folder_of(plan), env=lambda: FakeEnv(die), replies={"full": [NEXT, f"stop [{'x' * 300_000}]"]}).backends
+
+
+def slow_reference(plan: EvalPlan) -> Backends:
+    def wait(task_id: str, step: int) -> None:
+        time.sleep(0.1 if step else 0.0)
+
+    lab = Lab(folder_of(plan), env=lambda: FakeEnv(wait))
+    return replace(lab.backends, make_model=lambda arm: slow(lab, arm))
+
+
+def slow(lab: Lab, arm: Arm) -> BaseChatModel:
+    model = lab.backends.make_model(arm)
+    return model.model_copy(update={"replies": [NEXT] * 8 + ["stop [one]"]}) if arm.policy == "full" else model
 
 
 def endless(plan: EvalPlan) -> Backends:
@@ -119,7 +136,7 @@ def test_two_processes_at_once_give_the_rows_of_one(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_ends_the_run_in_one_sentence_and_costs_no_row(lab: Lab) -> None:
     plan = planned(lab, policies=("full",))
-    with pytest.raises(EvalError, match=r"a worker ended in the middle.*with fewer --workers") as refusal:
+    with pytest.raises(EvalError, match=r"a worker ended by itself.*with fewer --workers") as refusal:
         play(lab, plan, pool(plan, fatal))
     assert "\n" not in str(refusal.value)
     done = [row["task_id"] for row in lab.rows()]
@@ -127,6 +144,14 @@ def test_a_process_that_dies_ends_the_run_in_one_sentence_and_costs_no_row(lab: 
     assert "t-2" not in done
     assert play(lab, plan, pool(plan, quiet)), "the same command goes on"
     assert sorted(row["task_id"] for row in lab.rows()) == sorted(ANSWERS)
+
+
+def test_every_row_says_how_much_less_it_took_than_full_kv(lab: Lab) -> None:
+    """Full KV takes longer here, and its rows come first all the same."""
+    plan = planned(lab, budgets=("3KiB",))
+    assert play(lab, plan, pool(plan, slow_reference))
+    assert all(row["full_peak_ratio"] for row in lab.rows())
+    assert len({row["full_peak_ratio"] for row in lab.rows()}) == 2
 
 
 def test_a_mistake_of_the_user_is_said_once(lab: Lab) -> None:
@@ -143,22 +168,52 @@ def test_a_request_to_stop_ends_the_episodes_under_way(lab: Lab) -> None:
     assert ended(int(there.read_text()))
 
 
-def test_workers_end_with_a_parent_that_was_killed(lab: Lab) -> None:
-    code = (
+def started(lab: Lab) -> subprocess.Popen[str]:
+    """A process of its own, and group of processes, that plays what never ends, until Ctrl-C."""
+    script = lab.folder / "run.py"
+    script.write_text(
         "import sys; from pathlib import Path\n"
         f"sys.path[:0] = {sys.path!r}\n"
-        "from eval_fakes import Lab; import test_workers as t\n"
+        "from eval_fakes import Lab; import test_workers as t; from agentkv_evals.interrupt import InterruptGuard\n"
         "if __name__ == '__main__':\n"
         f"    lab = Lab(Path({str(lab.folder)!r})); plan = t.planned(lab, policies=('full',), max_steps=10_000)\n"
-        "    t.play(lab, plan, t.pool(plan, t.endless))\n"
+        "    with InterruptGuard(lambda: None) as guard:\n"
+        "        print('ready', flush=True)\n"
+        "        print(t.play(lab, plan, t.pool(plan, t.endless, interrupted=guard.requested)))\n"
     )
-    script = lab.folder / "run.py"
-    script.write_text(code)
-    parent = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    command, pipe = [sys.executable, str(script)], subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+@pytest.mark.full
+def test_ctrl_c_while_workers_are_starting_is_no_crash(lab: Lab) -> None:
+    parent = started(lab)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    os.killpg(parent.pid, signal.SIGINT)
+    out, err = parent.communicate(timeout=120)
+    assert (parent.returncode, out) == (0, "False\n")
+    assert "Traceback" not in err
+
+
+@pytest.mark.full
+def test_a_second_ctrl_c_ends_everything_at_once(lab: Lab) -> None:
+    parent, there = started(lab), lab.folder / "there"
+    within(120, lambda: there.exists() and bool(there.read_text()))
+    for _ in range(2):
+        os.killpg(parent.pid, signal.SIGINT)
+    parent.communicate(timeout=60)
+    within(60, lambda: ended(int(there.read_text())))
+
+
+@pytest.mark.full
+def test_workers_end_with_a_parent_that_was_killed(lab: Lab) -> None:
+    parent = started(lab)
     there = lab.folder / "there"
     within(120, lambda: there.exists() and bool(there.read_text()))
     parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    parent.communicate(timeout=60)
     within(60, lambda: ended(int(there.read_text())))
 
 

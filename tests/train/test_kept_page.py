@@ -32,7 +32,7 @@ def test_it_shows_what_the_policy_keeps(tmp_path: Path) -> None:
 
 
 def test_a_page_holds_every_token_once_and_ends_where_it_should(tmp_path: Path) -> None:
-    tokens = ["a", "</script><b>", "\n", '"', "é"]
+    tokens = ["a", "<!--<script></script><b>", "\n", '"', "é"]
     kept = torch.tensor([[[1, 0, 1, 0, 0], [0, 1, 0, 0, 0]]], dtype=torch.bool)
     save_page(tmp_path / "kept.html", [KeptTokens("text: x", tokens, kept)], "two heads")
     assert data_of(tmp_path / "kept.html") == {

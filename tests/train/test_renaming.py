@@ -14,13 +14,13 @@ from agentkv_agents.teaching.leaks import check_leaks, test_text
 from agentkv_agents.teaching.renaming import rename, renamed
 from agentkv_agents.teaching.traces import Trace, TraceNeedle, TraceStep
 from agentkv_envs.sites import World, open_site
-from agentkv_envs.tasks.proper_names import proper_words
+from agentkv_envs.tasks.proper_names import name_words, proper_words
 from agentkv_envs.tasks.training import Planner, instances, plan_row
 
 TRACE = Trace(
     "t-1",
     "wish_for",
-    "Order one Raven Toaster from Umberhaven; the ravenous Raven. Then message nutmegrider.",
+    "Order one Raven Toaster from Umberhaven; the ravenous raven. Then message nutmegrider.",
     "label-first",
     (
         TraceStep('link "Raven Toaster" [3] in Umberhaven\nHouse of ravens', 'click "Raven Toaster" [3]', plan_step=1),
@@ -30,19 +30,19 @@ TRACE = Trace(
     ('click "Raven Toaster"', "stop []"),
     ("Brightcart",),
 )
-NAMES = {"Raven", "Umberhaven", "nutmegrider", "Absent"}
+NAMES = {"raven", "umberhaven", "nutmegrider", "absent"}
 
 
 def test_a_name_is_another_word_wherever_it_stands_and_the_rest_stays() -> None:
-    other = renamed(TRACE, NAMES, ["spoon", "lamp"], Random(3))
+    other = renamed(TRACE, NAMES, {"spoon"}, ["spoon", "lamp"], Random(3))
     (new,) = set(re.findall(r"one (\w+) Toaster from", other.intent))
     town = other.intent.split("from ")[1].split(";")[0]
     member = other.intent.split()[-1].rstrip(".")
     assert new[0].isupper()
     assert town[0].isupper()
     assert member.islower()
-    assert len({"Raven", "Umberhaven", "nutmegrider", new, town, member}) == 6
-    assert other.intent == f"Order one {new} Toaster from {town}; the ravenous {new}. Then message {member}."
+    assert len({"raven", "umberhaven", "nutmegrider", "spoon", new.lower(), town.lower(), member}) == 7
+    assert other.intent == f"Order one {new} Toaster from {town}; the ravenous {new.lower()}. Then message {member}."
     assert other.plan == (f'click "{new} Toaster"', "stop []")
     first, second = other.steps
     assert (first.observation, first.action) == (
@@ -57,9 +57,10 @@ def test_a_name_is_another_word_wherever_it_stands_and_the_rest_stays() -> None:
 
 def test_no_two_names_become_one_and_none_a_word_that_is_there() -> None:
     for seed in range(200):
-        other = renamed(TRACE, NAMES, ["toaster", "house", "lamp"], Random(seed))
+        other = renamed(TRACE, NAMES, {"spoon"}, ["toaster", "house", "spoon", "lamp"], Random(seed))
         words = re.findall(r"[A-Za-z]+", other.intent)
         assert len(set(words)) == len(set(re.findall(r"[A-Za-z]+", TRACE.intent)))
+        assert "spoon" not in other.intent.lower()
 
 
 def test_a_share_of_them_and_always_the_same() -> None:
@@ -87,26 +88,33 @@ def plans(count: int) -> list[Trace]:
     ]
 
 
-def test_of_real_tasks_hardly_a_name_is_left_and_no_name_of_the_tests_comes_in() -> None:
+def words_of(traces: list[Trace]) -> set[str]:
+    return {word.lower() for trace in traces for word in re.findall(r"[A-Za-z]+", f"{trace.intent} {trace.plan}")}
+
+
+def test_of_real_tasks_no_name_is_left_and_no_name_of_the_tests_comes_in() -> None:
     traces = plans(130)
     found = rename(traces, 1.0)
-    assert sum(one.intent != other.intent for one, other in zip(traces, found, strict=True)) > 110
-    new = {w for t in found for w in re.findall(r"[A-Za-z]+", t.intent)} - {
-        w for t in traces for w in re.findall(r"[A-Za-z]+", t.intent)
-    }
+    for one, other in zip(traces, found, strict=True):
+        # A common word may have become a name that another demonstration has.
+        assert not words_of([one]) & words_of([other]) & proper_words("train")
+    new = words_of(found) - words_of(traces)
     assert len(new) > 150
-    assert not {word.casefold() for word in new} & {word.casefold() for word in proper_words("test")}
+    assert not new & name_words("test")
     check_leaks(found, test_text())
 
 
 @pytest.mark.parametrize("split", ["test", "train"])
 def test_proper_words_are_those_of_the_data(split: str) -> None:
     with closing(open_site("classifieds", World(3, split), {})) as site:
-        brands = {title.split()[0] for (title,) in site.database.execute("SELECT title FROM listing")}
-        people = {word for (name,) in site.database.execute("SELECT name FROM user") for word in name.split()}
-    assert brands | people <= proper_words(split)
+        brands = {title.split()[0].lower() for (title,) in site.database.execute("SELECT title FROM listing")}
+        people = {word.lower() for (name,) in site.database.execute("SELECT name FROM user") for word in name.split()}
+    assert brands | people <= name_words(split)
+    assert len((brands | people) - proper_words(split)) <= 4  # which are also coats and kites
+    assert not {"winter", "drum", "kit", "coat", "delta", "red"} & proper_words(split)
     with closing(open_site("shopping", World(3, split), {})) as site:
-        assert {name.split()[0] for (name,) in site.database.execute("SELECT name FROM product")} <= proper_words(split)
+        names = [name.lower().split() for (name,) in site.database.execute("SELECT name FROM product")]
+    assert {name[0] for name in names} <= name_words(split)
 
 
 def test_the_splits_share_few_of_them() -> None:

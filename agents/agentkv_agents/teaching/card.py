@@ -93,6 +93,8 @@ def _more(settings: Mapping[str, Any]) -> str:
     """Sentences on what only some trainings do."""
     share, start = settings["notes"], settings.get("start")
     notes = f"Facts to remember were noted in {share:.0%} of the demonstrations. " if share else ""
+    rename = settings.get("rename")
+    names = f"Makers, people and places had other names in {rename:.0%} of the demonstrations. " if rename else ""
     plans = "The agent writes a plan first and goes through it by number. " if settings["plan"] else ""
     pages = "Pages got no gradient. " if settings["replies_only"] else ""
-    return plans + notes + pages + (f"It began with the adapter `{start}`. " if start else "")
+    return plans + notes + names + pages + (f"It began with the adapter `{start}`. " if start else "")

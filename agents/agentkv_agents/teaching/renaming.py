@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from agentkv.train.errors import TrainError
 from agentkv_agents.teaching.traces import Trace
-from agentkv_envs.tasks.proper_names import proper_words
+from agentkv_envs.tasks.proper_names import name_words, proper_words
 
 _WORD = re.compile(r"[A-Za-z]+")
 _ONSETS = (
@@ -36,33 +36,39 @@ def rename(traces: Sequence[Trace], share: float) -> list[Trace]:
         raise TrainError(f"--rename must be a share from 0 to 1, not {share}")
     if not share:
         return list(traces)
-    # What is new is no name of the tests.
-    tests = {word.casefold() for word in proper_words("test")}
-    common, names = [word for word in _common_words(traces) if word not in tests], proper_words("train")
+    common, names, tests = _common_words(traces), proper_words("train"), name_words("test")
     found = []
     for trace in traces:
         draw = random.Random(f"names/{trace.task_id}")
-        found.append(renamed(trace, names, common, draw) if draw.random() < share else trace)
+        found.append(renamed(trace, names, tests, common, draw) if draw.random() < share else trace)
     return found
 
 
-def renamed(trace: Trace, names: Collection[str], common: Sequence[str], draw: random.Random) -> Trace:
-    """A demonstration in which each of these names is another word, the same everywhere.
+def renamed(
+    trace: Trace, names: Collection[str], never: Collection[str], common: Sequence[str], draw: random.Random
+) -> Trace:
+    """A demonstration in which each of these names is another word, the same everywhere, in whatever case.
 
     Args:
-        names: words, as they are written.
+        names: words in lower case.
+        never: words in lower case that no name becomes.
         common: words of which some become names.
         draw: where chance comes from.
     """
-    words = {word for text in _texts(trace) for word in _WORD.findall(text)}
-    taken, others = {word.casefold() for word in words}, dict[str, str]()
+    words = {word.lower() for text in _texts(trace) for word in _WORD.findall(text)}
+    taken, others = {*words, *never}, dict[str, str]()
     for name in sorted(words & set(names)):
-        other = next(word for word in _new_words(common, draw) if word not in taken)
-        taken.add(other)
-        others[name] = other.capitalize() if name[0].isupper() else other
+        others[name] = next(word for word in _new_words(common, draw) if word not in taken)
+        taken.add(others[name])
+
+    def other(found: re.Match[str]) -> str:
+        new = others.get(found[0].lower())
+        if new is None:
+            return found[0]
+        return new.capitalize() if found[0][0].isupper() else new
 
     def put(text: str) -> str:
-        return _WORD.sub(lambda found: others.get(found[0], found[0]), text)
+        return _WORD.sub(other, text)
 
     steps = tuple(
         replace(step, observation=put(step.observation), action=put(step.action), error=step.error and put(step.error))

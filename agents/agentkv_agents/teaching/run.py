@@ -181,8 +181,9 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: 
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
-        "rename": options.rename,
-        **asdict(options.prompting),
+        # Trainings of before go on: names are in the traces' digest, and following a plan is no matter of training.
+        **({"rename": options.rename} if options.rename else {}),
+        **{name: value for name, value in asdict(options.prompting).items() if name != "follow_plan"},
         "replies_only": options.replies_only,
         "start": start and start.folder.resolve().name,
         "start_weights": start and sha256((start.folder / WEIGHTS).read_bytes()).hexdigest(),

@@ -9,9 +9,11 @@ import functools
 import re
 from collections.abc import Iterable
 
+from agentkv_envs.sites.classifieds.catalogue import KINDS as AD_KINDS
 from agentkv_envs.sites.classifieds.vocabulary import VOCABULARIES as CLASSIFIEDS
 from agentkv_envs.sites.forum.people import member_names
 from agentkv_envs.sites.forum.themes import THEMES
+from agentkv_envs.sites.shopping.kinds import KINDS as SHOP_KINDS
 from agentkv_envs.sites.shopping.vocabulary import VOCABULARIES as SHOPPING
 from agentkv_envs.sites.wiki.names import WORDS, titles
 
@@ -21,8 +23,8 @@ _LEAST = 3
 
 
 @functools.cache
-def proper_words(split: str) -> frozenset[str]:
-    """Words of three letters or more, as they are written.
+def name_words(split: str) -> frozenset[str]:
+    """Words of three letters or more that stand in names, in lower case.
 
     Args:
         split: "train" or "test".
@@ -35,4 +37,14 @@ def proper_words(split: str) -> frozenset[str]:
         *wiki.stems, *wiki.waters, *wiki.hills, *wiki.trails,
         *member_names(split), *(theme.name(split) for theme in THEMES),
     )  # fmt: skip
-    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z]+", text) if len(word) >= _LEAST)
+    return frozenset(_words(texts))
+
+
+def proper_words(split: str) -> frozenset[str]:
+    """Those that do nothing but name: of a Drum Kit by Drum neither word."""
+    return name_words(split) - _words([repr(AD_KINDS), repr(SHOP_KINDS)])
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    found = (word.lower() for text in texts for word in re.findall(r"[A-Za-z]+", text))
+    return {word for word in found if len(word) >= _LEAST}
