@@ -11,6 +11,7 @@ the reply before and from the plan, which both stay in the conversation, and in 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -19,7 +20,14 @@ from agentkv_agents.notes import begin_with
 HELP = "Begin each reply with the number of its step in your plan."
 MOST_STEPS = 30
 _NUMBER = re.compile(r"\s*(\d{1,2})[ .):]\s*(?=\S)")
-_STEP = "STEP: /[^\\x00-\\x1f\\x7f-\\x9f]{1,160}/\n"
+_PRINTED = "[^\\x00-\\x1f\\x7f-\\x9f]"
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_STEPS = f"""\
+step: typed | OTHER
+typed: "type \\"" LABEL "\\" [" ("?" | SPAN) "] [" ("0" | "1") "]"
+LABEL: /[^"\\x00-\\x1f\\x7f-\\x9f]{{1,80}}/
+OTHER: /([^\\x00-\\x1f\\x7f-\\x9ft]|t[^\\x00-\\x1f\\x7f-\\x9fy]){_PRINTED}{{0,158}}/
+"""
 
 
 def request(titles: Sequence[str]) -> str:
@@ -32,12 +40,22 @@ def format_plan(steps: Sequence[str]) -> str:
     return "\n".join(f"{number} {step}" for number, step in enumerate(steps, 1))
 
 
-def plan_grammar(most: int = MOST_STEPS) -> str:
-    """A grammar of plans of at most so many steps."""
-    rules = ['start: "1 " STEP after_1?', _STEP.rstrip()]
-    rules += [f'after_{n - 1}: "\\n{n} " STEP after_{n}?' for n in range(2, most)]
-    rules.append(f'after_{most - 1}: "\\n{most} " STEP')
-    return "\n".join(rules) + "\n"
+def plan_grammar(intent: str, most: int = MOST_STEPS) -> str:
+    """A grammar of plans of at most so many steps, for llguidance.
+
+    What is to be typed is some words of the task as they stand there, or `?`: else it is not known yet, and a small
+    model misspells names that it has never seen.
+
+    Args:
+        intent: the task, in words.
+        most: the most steps.
+    """
+    rules = ['start: "1 " step after_1?']
+    rules += [f'after_{n - 1}: "\\n{n} " step after_{n}?' for n in range(2, most)]
+    rules.append(f'after_{most - 1}: "\\n{most} " step')
+    words = _WORDS.findall(" ".join(intent.split())) or ["?"]
+    span = f'SPAN: %regex {{"substring_chunks": {json.dumps(words, ensure_ascii=False)}}}'
+    return "\n".join([*rules, _STEPS + span]) + "\n"
 
 
 def numbered(number: int, action: str) -> str:

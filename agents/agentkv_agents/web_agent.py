@@ -68,6 +68,7 @@ class WebAgent:
         constrained: bool | None = None,
     ) -> None:
         self._model = model
+        self._intent = intent
         self._style = style
         self._notes = notes
         if prompting.plan and history != "append":
@@ -124,7 +125,7 @@ class WebAgent:
         # A plan is longer than the replies that a chat model may be set to.
         limit = {"max_tokens": _PLAN_TOKENS} if self._constrained else {}
         messages = self._history.ask(plans.request(titles), None, parse_failed=False)
-        reply = self._ask(messages, plans.plan_grammar, **limit)
+        reply = self._ask(messages, lambda: plans.plan_grammar(self._intent), **limit)
         self._history.answer(reply, None)
         self._planned, self._course = True, read_plan(str(reply.text), self._prompting.follow_plan)
         return reply

@@ -72,7 +72,7 @@ def test_the_step_after_a_plan_has_the_tokens_and_the_time_of_both() -> None:
         return AIMessage(text, response_metadata={"agentkv": {**stats, **times}})
 
     model = ScriptedChatModel(replies=[said(PLAN, 100, 40), said(f"1 {CLICK}", 30, 8), said("3 stop []", 20, 4)])
-    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+    agent = WebAgent(model, "Find the kettle.", prompting=TAUGHT, constrained=False)
     first, second = agent.act(page("p0")), agent.act(page("p1"))
     assert first.usage == Usage(180, 18, 130, 48)
     assert (first.prefill_ms, first.decode_ms) == (65.0, 12.0)
@@ -85,10 +85,10 @@ def test_an_agent_that_need_not_follow_says_which_step_it_is_at() -> None:
     replies = [PLAN, f"1 {CLICK}", f"1 {CLICK}", f"2 {CLICK}", f"3 {CLICK}", f"3 {CLICK}"]
     engine = puppet(lines(*replies))
     prompting = Prompting(plan=True, explain_actions=False, follow_plan=False)
-    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find it.", session_id="s", prompting=prompting)
+    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find the kettle.", session_id="s", prompting=prompting)
     assert [agent.act(page(f"p{n}")).raw_text for n in range(5)] == replies[1:]
     model = ScriptedChatModel(replies=replies)
-    agent = WebAgent(model, "Find it.", prompting=prompting, constrained=False)
+    agent = WebAgent(model, "Find the kettle.", prompting=prompting, constrained=False)
     plain, allowed = action_grammar(page("p")), []
     for n in range(5):
         agent.act(page(f"p{n}"))
@@ -100,26 +100,49 @@ def test_an_agent_that_need_not_follow_says_which_step_it_is_at() -> None:
 
 def test_a_reply_that_is_no_plan_leaves_the_agent_without_one() -> None:
     model = ScriptedChatModel(replies=["I would rather not.", CLICK])
-    agent = WebAgent(model, "Find it.", prompting=TAUGHT, constrained=False)
+    agent = WebAgent(model, "Find the kettle.", prompting=TAUGHT, constrained=False)
     step = agent.act(page("p"))
     assert str(step.action) == CLICK
     assert agent._grammar(page("p")) == action_grammar(page("p"))
 
 
 def test_a_grammar_of_plans_allows_plans_and_nothing_else() -> None:
-    matcher = accepting(plan_grammar())
-    assert matcher(PLAN)
-    assert matcher(format_plan([f"step {n}" for n in range(MOST_STEPS)]))
-    assert not matcher(format_plan([f"step {n}" for n in range(MOST_STEPS + 1)]))
-    assert not matcher("2 click")
-    assert not matcher("1 click\n3 stop []")
+    accepts = accepting(plan_grammar("Find the kettle."))
+    assert accepts(PLAN)
+    assert accepts(format_plan([f"step {n}" for n in range(MOST_STEPS)]))
+    assert not accepts(format_plan([f"step {n}" for n in range(MOST_STEPS + 1)]))
+    assert not accepts("2 click")
+    assert not accepts("1 click\n3 stop []")
+
+
+def test_what_a_plan_types_are_words_of_the_task() -> None:
+    accepts = accepting(
+        plan_grammar("Search for 'Meeting in Ford?' and 'Harbor Red Toaster', then write: I will be there.")
+    )
+    typed = 'type "Search posts" [{}] [1]'
+    for text in ("?", "Meeting in Ford?", "Harbor Red Toaster", "I will be there.", "Red"):
+        assert accepts(format_plan([typed.format(text), "tab_focus [1]", "stop []"]))
+    for text in ("Haven Red Toaster", "Harbor  Red", "Harbor Red Toast", "eeting", "there. Meeting"):
+        assert not accepts(format_plan([typed.format(text)]))
+    assert accepts('1 click "Haven Red Toaster"'), "what is clicked may be the page's own words"
+
+
+@pytest.mark.parametrize(
+    "intent", ["", "?", "\n", 'Say "hi" \\ [now] {x} %regex', "Größe ändern: 日本語\nund weiter", "a" * 3000]
+)
+def test_whatever_the_task_says_there_is_a_plan(intent: str) -> None:
+    accepts = accepting(plan_grammar(intent))
+    assert accepts(PLAN.replace("kettle", "?"))
+    assert accepts("1 stop []")
+    if "weiter" in intent:
+        assert accepts('1 type "Suche" [日本語 und weiter] [0]')
 
 
 def test_a_reply_may_have_a_note_and_has_a_number() -> None:
     search = 'type "Search" [1] [kettle] [1]'
     noted = f"note [the code is K7Q]\n1 {search}"
     engine = puppet(lines(PLAN, noted, "2 stop []"))
-    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find it.", session_id="s", notes=True, prompting=TAUGHT)
+    agent = WebAgent(ChatAgentKV.from_engine(engine), "Find the kettle.", session_id="s", notes=True, prompting=TAUGHT)
     steps = [agent.act(page("p0")), agent.act(page("p1"))]
     assert [(step.raw_text, str(step.action)) for step in steps] == [(noted, search), ("2 stop []", "stop []")]
 
@@ -133,7 +156,7 @@ def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_wha
 
     stats = {"prompt_tokens": 9, "reused_tokens": 0, "new_tokens": 9, "generated_tokens": 4, "peak_kv_bytes": 77}
     planned = AIMessage(PLAN, response_metadata={"agentkv": stats})
-    agent = WebAgent(Full(replies=[planned]), "Find it.", prompting=TAUGHT, constrained=False)
+    agent = WebAgent(Full(replies=[planned]), "Find the kettle.", prompting=TAUGHT, constrained=False)
     step = agent.act(page("p0"))
     assert (step.context_full, step.action, step.plan, step.error) == (True, None, PLAN, str(ContextOverflow(20, 9)))
     assert step.usage == Usage(9, 0, 9, 4)
@@ -142,7 +165,7 @@ def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_wha
 
 def test_a_history_that_keeps_no_replies_has_no_plan() -> None:
     with pytest.raises(Unsupported, match="the history 'official' keeps no replies, so there is no plan to follow"):
-        WebAgent(ScriptedChatModel(replies=[]), "Find it.", prompting=TAUGHT, history="official")
+        WebAgent(ScriptedChatModel(replies=[]), "Find the kettle.", prompting=TAUGHT, history="official")
 
 
 def test_only_grammars_of_actions_are_numbered() -> None:

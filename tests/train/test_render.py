@@ -75,7 +75,7 @@ PLANNED = replace(
     TRACE,
     plan=PLAN,
     opened=("Shop",),
-    steps=tuple(replace(step, plan_step=number) for step, number in zip(EPISODE, (1, 1, 2, 2, 3), strict=True)),
+    steps=tuple(replace(step, plan_step=number) for step, number in zip(EPISODE, (1, 2, 2, 2, 3), strict=True)),
 )
 
 
