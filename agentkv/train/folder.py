@@ -21,7 +21,7 @@ def prepare(folder: Path, results: Collection[str], fresh: bool, finish: bool = 
         finish: it must hold a training that can be ended.
 
     Raises:
-        TrainError: it holds something else, or cannot be made.
+        TrainError: it holds something else, nothing that could be finished, or cannot be made.
     """
     if fresh and finish:
         raise TrainError("--finish ends the training that is there and --fresh removes it; give one of them")

@@ -66,8 +66,9 @@ class Runner:
     def _phases(self) -> tuple[list[PlannedEpisode], list[PlannedEpisode]]:
         """Pending episodes: those whose budgets stand by themselves, and those told by what full KV takes."""
         todo = pending(self._plan, self._rows)
-        told = [episode for episode in todo if times_less(episode.arm.budget) is not None]
-        return [episode for episode in todo if episode not in told], told
+        relative = {arm for arm in self._plan.arms if times_less(arm.budget) is not None}
+        own = [episode for episode in todo if episode.arm not in relative]
+        return own, [episode for episode in todo if episode.arm in relative]
 
     def _absolute(self, episodes: Iterable[PlannedEpisode]) -> dict[Arm, Arm]:
         """The episodes' arms, with budgets in bytes where they are told by what full KV takes; a run keeps those."""
