@@ -51,6 +51,10 @@ def evaluate(
         bool | None,
         _option(help="Hold the model to the steps that its plan tells, where the page allows. [default: yes]"),
     ] = None,
+    recall: Annotated[
+        bool | None,
+        _option(help="Let the model write down what it remembers where its plan says ?. [default: as it was taught]"),
+    ] = None,
     explain_actions: Annotated[
         bool | None, _option(help="Explain the actions to the model. [default: as it was taught]")
     ] = None,
@@ -108,6 +112,7 @@ def evaluate(
         notes=notes,
         plan=plan,
         follow_plan=follow_plan,
+        recall=recall,
         explain_actions=explain_actions,
         dtype=dtype,
         weights=weights,

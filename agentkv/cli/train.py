@@ -44,6 +44,13 @@ def agent(
     explain_actions: Annotated[
         bool | None, _option(help="Explain the actions in the system message. [default: as --start was, or no]")
     ] = None,
+    recall: Annotated[
+        bool | None,
+        _option(
+            help="Teach to write down what was to be remembered once more where it is needed. [default: as --start was,"
+            " or with a plan]"
+        ),
+    ] = None,
     start: Annotated[
         str | None, _option(help="An adapter, by folder or name, to begin with, of the same base, rank and alpha.")
     ] = None,
@@ -88,7 +95,7 @@ def agent(
         seed=seed,
     )
     options = TeachOptions(
-        tuple(traces), out, model, settings, notes, rename, plan, explain_actions, start,
+        tuple(traces), out, model, settings, notes, rename, plan, explain_actions, recall, start,
         held_out, validate, dtype, device, replies_only, recompute, finish, fresh, as_json,
     )  # fmt: skip
     _interruptible(lambda requested: run(options, requested))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from agentkv_agents.plans import allow_numbers, split_number
+from agentkv_agents.notes import note_rule, start_with
+from agentkv_agents.plans import split_number
 from agentkv_envs import Action, Observation, action_grammar, format_action, parse_action
 from agentkv_envs.actions import BARE_KINDS, ELEMENT_KINDS
 from agentkv_envs.grammar import bare_possible, literal, suits, target
@@ -30,12 +31,14 @@ class Course:
         unsure: whether what was done for that step may have been all of it, or only on the way to it. Then the agent
             says by its next number which it was.
         binding: whether steps that the plan tells have to be taken as they were written.
+        recall: whether a reply may begin with a note where the plan leaves something open.
     """
 
     steps: tuple[Action | None, ...]
     number: int = 1
     unsure: bool = False
     binding: bool = True
+    recall: bool = False
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -63,12 +66,17 @@ class Course:
             observation: the page.
             exclude: actions that are not offered again.
         """
-        free = action_grammar(observation, exclude=exclude)
-        told = {number: ways(self.steps[number - 1], observation, exclude) for number in self.numbers}
-        if not any(told.values()) or not self.binding or self._through:
-            return allow_numbers(free, self.numbers)
-        starts = [f'"{number} " ({own})' if own else f'"{number} " unbound' for number, own in told.items()]
-        return f"start: {' | '.join(starts)}\nunbound:{free.removeprefix('start:')}"
+        told = dict.fromkeys(self.numbers, "")
+        if self.binding and not self._through:
+            told = {number: ways(self.steps[number - 1], observation, exclude) for number in self.numbers}
+        notes = {number: "note? " if self._recalls(number) else "" for number in told}
+        starts = [f'{notes[number]}"{number} " ({own or "unbound"})' for number, own in told.items()]
+        grammar = start_with(action_grammar(observation, exclude=exclude), " | ".join(starts), "unbound")
+        return grammar + note_rule() if any(notes.values()) else grammar
+
+    def _recalls(self, number: int) -> bool:
+        step = self.steps[number - 1]
+        return self.recall and (step is None or UNKNOWN in (step.label, step.text))
 
     @property
     def _through(self) -> bool:
@@ -76,7 +84,7 @@ class Course:
         return self.number + self.unsure > len(self.steps)
 
 
-def read_plan(reply: str, binding: bool = True) -> Course | None:
+def read_plan(reply: str, *, binding: bool = True, recall: bool = False) -> Course | None:
     """The course at its beginning: lines that go on counting from 1; None where there are none.
 
     A line that is not exactly an action ("check the price and stop") tells nothing.
@@ -87,7 +95,7 @@ def read_plan(reply: str, binding: bool = True) -> Course | None:
         if number == len(steps) + 1:
             parsed = parse_action(rest)
             steps.append(parsed.action if parsed.mode == "strict" else None)
-    return Course(tuple(steps), binding=binding) if steps else None
+    return Course(tuple(steps), binding=binding, recall=recall) if steps else None
 
 
 def labelled(action: Action, page: Observation | None) -> Action:

@@ -3,7 +3,8 @@
     note [the Spring cleaning code is DAHLIA47]
     click "Shop" [1]
 
-A note is a part of the reply and of nothing else: it stays in the conversation, and in its KV cache.
+A note is a part of the reply and of nothing else: it stays in the conversation, and in its KV cache. It may be taken
+when the fact is seen, and it may be what an agent recalls when the fact is needed (see `Prompting.recall`).
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ def split_note(reply: str) -> tuple[str | None, str]:
     return (found[1].strip(), reply[found.end() :]) if found else (None, reply)
 
 
-def allow_note(grammar: str, most: int = 160) -> str:
-    """The grammar of `agentkv_envs.action_grammar`, with a note of at most so many characters allowed first."""
-    note = f"NOTE: /[^\\[\\]\\x00-\\x1f\\x7f-\\x9f]{{1,{most}}}/"
-    return begin_with(grammar, '("note [" NOTE "]\\n")?', "action") + note + "\n"
+def note_rule(most: int = 320) -> str:
+    """The rule `note` of Lark: a line that is a note of at most so many characters."""
+    text = f"/[^\\[\\]\\x00-\\x1f\\x7f-\\x9f]{{1,{most}}}/"
+    return f'note: "note [" {text} "]\\n"\n'
 
 
-def begin_with(grammar: str, beginning: str, rest: str) -> str:
-    """The grammar with something before what it generates; `rest` becomes the name of the rule that generates that."""
-    start = "start:"
-    if not grammar.startswith(start):
+def allow_note(grammar: str) -> str:
+    """The grammar of `agentkv_envs.action_grammar`, with a note allowed first."""
+    return start_with(grammar, "note? action", "action") + note_rule()
+
+
+def start_with(grammar: str, start: str, rest: str) -> str:
+    """The grammar with another start, in which `rest` stands for what the grammar generates."""
+    own = "start:"
+    if not grammar.startswith(own):
         raise ValueError("this is no grammar of actions: it does not begin with its start rule")
-    return f"{start} {beginning} {rest}\n{rest}:{grammar.removeprefix(start)}"
+    return f"{own} {start}\n{rest}:{grammar.removeprefix(own)}"

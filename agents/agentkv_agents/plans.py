@@ -15,8 +15,6 @@ import json
 import re
 from collections.abc import Sequence
 
-from agentkv_agents.notes import begin_with
-
 HELP = "Begin each reply with the number of its step in your plan."
 MOST_STEPS = 30
 _NUMBER = re.compile(r"\s*(\d{1,2})[ .):]\s*(?=\S)")
@@ -67,9 +65,3 @@ def split_number(reply: str) -> tuple[int | None, str]:
     """The number that a reply begins with, None without one, and the rest of it."""
     found = _NUMBER.match(reply)
     return (int(found[1]), reply[found.end() :]) if found else (None, reply)
-
-
-def allow_numbers(grammar: str, numbers: Sequence[int]) -> str:
-    """The grammar of `agentkv_envs.action_grammar`, with one of these numbers before the action."""
-    choice = " | ".join(f'"{number} "' for number in numbers)
-    return begin_with(grammar, f"({choice})", "unnumbered")

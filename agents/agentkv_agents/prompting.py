@@ -21,11 +21,14 @@ class Prompting:
         plan: whether it is to write a plan first, and to go through it by number (see `agentkv_agents.plans`).
         explain_actions: whether the system message explains the actions, which a model that was taught may not need.
         follow_plan: whether a step that the plan tells is taken as it was written (see `agentkv_agents.following`).
+        recall: whether the reply for a step that the plan leaves open may begin with a note of what it is about: a
+            small model finds a value far better once it has written down whose and which it looks for.
     """
 
     plan: bool = False
     explain_actions: bool = True
     follow_plan: bool = True
+    recall: bool = False
 
 
 PLAIN = Prompting()

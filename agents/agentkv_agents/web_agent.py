@@ -127,7 +127,10 @@ class WebAgent:
         messages = self._history.ask(plans.request(titles), None, parse_failed=False)
         reply = self._ask(messages, lambda: plans.plan_grammar(self._intent), **limit)
         self._history.answer(reply, None)
-        self._planned, self._course = True, read_plan(str(reply.text), self._prompting.follow_plan)
+        self._planned = True
+        # Who may take notes at every step may do so at those that the plan leaves open.
+        recall = self._prompting.recall and not self._notes
+        self._course = read_plan(str(reply.text), binding=self._prompting.follow_plan, recall=recall)
         return reply
 
     def _grammar(self, observation: Observation) -> str:
@@ -152,7 +155,7 @@ class WebAgent:
 
     def _read(self, reply: AIMessage) -> AgentStep:
         text = str(reply.text)
-        said = split_note(text)[1] if self._notes else text
+        said = split_note(text)[1] if self._notes or self._prompting.recall else text
         if self._prompting.plan:
             self._number, said = plans.split_number(said)
         parsed = parse_action(said, self._style)

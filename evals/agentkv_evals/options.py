@@ -30,6 +30,7 @@ class EvalOptions:
         notes: whether a reply of the model may begin with a note to itself.
         plan: whether the model writes a plan first and goes through it by number; None: as it was taught.
         follow_plan: whether steps that the plan tells have to be taken as written; None: as the model says, mostly yes.
+        recall: whether a step that the plan leaves open may begin with what it is about; None: as it was taught.
         explain_actions: whether the actions are explained to the model; None: as it was taught.
         name: part of the run folder's name; by default the suite's.
         fresh: start a new run folder instead of continuing the newest one with the same settings.
@@ -60,6 +61,7 @@ class EvalOptions:
     notes: bool = False
     plan: bool | None = None
     follow_plan: bool | None = None
+    recall: bool | None = None
     explain_actions: bool | None = None
     dtype: str = "auto"
     weights: str = "auto"

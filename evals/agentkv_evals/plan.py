@@ -120,11 +120,14 @@ class EvalPlan:
         prompting = prompting_of(options.model)
         # A history that keeps no replies keeps no plan.
         plan = prompting.plan and options.history == "append" if options.plan is None else options.plan
-        if options.follow_plan is not None and not plan:
-            raise EvalError(
-                "--follow-plan has no use without a plan; add --plan, or take a model that was taught to plan"
-            )
-        given = {"explain_actions": options.explain_actions, "follow_plan": options.follow_plan}
+        of_plans = {"follow_plan": options.follow_plan, "recall": options.recall}
+        for name, value in of_plans.items():
+            if value is not None and not plan:
+                raise EvalError(
+                    f"--{name.replace('_', '-')} has no use without a plan; add --plan, or take a model that was taught"
+                    " to plan"
+                )
+        given = {"explain_actions": options.explain_actions, **of_plans}
         return replace(prompting, plan=plan, **{name: value for name, value in given.items() if value is not None})
 
     @property
@@ -167,6 +170,7 @@ def make_plan(options: EvalOptions, policy_names: Callable[[], Sequence[str]]) -
             "--notes": options.notes or None,
             "--plan": options.plan,
             "--follow-plan": options.follow_plan,
+            "--recall": options.recall,
             "--explain-actions": options.explain_actions,
         }
         for flag, value in {"--protect": options.protect or None, **asked}.items():

@@ -11,7 +11,8 @@ from puppet import tiny
 from agentkv.chat_model import ChatAgentKV
 from agentkv_agents import WebAgent
 from agentkv_agents.following import Course, labelled, read_plan, ways
-from agentkv_agents.plans import allow_numbers, format_plan
+from agentkv_agents.notes import start_with
+from agentkv_agents.plans import format_plan
 from agentkv_agents.prompting import Prompting
 from agentkv_envs import Action, Element, Observation, action_grammar, parse_action
 
@@ -31,6 +32,11 @@ def shop(*, tabs: tuple[str, ...] = ("Shop",), dialog: str | None = None, back: 
     return Observation(
         "text", "http://shop/", "Shop", ELEMENTS, (), tabs, "label-first", "p", dialog=dialog, can_go_back=back
     )
+
+
+def unbound(*numbers: int) -> str:
+    """The grammar of whatever the shop allows, after one of these numbers."""
+    return start_with(action_grammar(shop()), " | ".join(f'"{number} " (unbound)' for number in numbers), "unbound")
 
 
 def action(text: str) -> Action:
@@ -81,8 +87,8 @@ def test_what_the_plan_tells_and_the_page_offers_is_all_there_is(step: str, expe
     ],
 )  # fmt: skip
 def test_else_whatever_the_page_allows_may_be_done(step: str) -> None:
-    assert Course((action(step),)).grammar(shop()) == allow_numbers(action_grammar(shop()), (1,))
-    assert Course((None,)).grammar(shop()) == allow_numbers(action_grammar(shop()), (1,))
+    assert Course((action(step),)).grammar(shop()) == unbound(1)
+    assert Course((None,)).grammar(shop()) == unbound(1)
 
 
 def test_tabs_and_history_that_are_there() -> None:
@@ -140,7 +146,7 @@ def test_a_line_that_is_not_exactly_an_action_binds_nothing(line: str) -> None:
     course = read_plan(f"1 {line}\n2 stop []")
     assert course is None or course.steps[0] is None
     if course is not None:
-        assert course.grammar(shop()) == allow_numbers(action_grammar(shop()), (1,))
+        assert course.grammar(shop()) == unbound(1)
 
 
 def test_without_labels_the_page_says_what_an_action_was_done_to() -> None:
@@ -162,11 +168,40 @@ def test_of_two_numbers_each_has_its_own_actions() -> None:
     assert not taken(f"2 {KETTLE}")
 
 
+NOTE = "note [the kettle: 12 kg]\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "done"),
+    [('type "Search" [?] [1]', SEARCH), ('click "?"', KETTLE), ('select "?" [?]', MORE), ("stop [?]", "stop [12 kg]")],
+)
+def test_where_the_plan_leaves_something_open_it_may_be_recalled(step: str, done: str) -> None:
+    course = Course((action(step), action("stop []")), recall=True)
+    taken = accepting(course.grammar(shop()))
+    assert taken(f"{NOTE}1 {done}")
+    assert taken(f"1 {done}")
+    assert not taken(f"1 {NOTE}{done}")
+    assert not taken(f"{NOTE}{NOTE}1 {done}")
+    assert not accepting(Course(course.steps).grammar(shop()))(f"{NOTE}1 {done}")
+    assert accepting(Course(course.steps, recall=True, binding=False).grammar(shop()))(f"{NOTE}1 {done}")
+
+
+def test_what_the_plan_tells_is_done_without_words() -> None:
+    course = Course((action('click "?"'), action('type "Search" [kettle] [1]')), unsure=True, recall=True)
+    taken = accepting(course.grammar(shop()))
+    assert taken(f"{NOTE}1 {KETTLE}")
+    assert taken(f"2 {SEARCH}")
+    assert not taken(f"{NOTE}2 {SEARCH}")
+    told = Course((action('click "Red Kettle"'),), recall=True)
+    assert told.grammar(shop()) == Course(told.steps).grammar(shop())
+    assert accepting(Course((None,), recall=True).grammar(shop()))(f"{NOTE}1 {KETTLE}"), "a line that tells nothing"
+
+
 def test_without_binding_numbers_are_all_that_is_asked() -> None:
     course = Course((action('click "Red Kettle"'), action("stop []")), binding=False)
-    assert course.grammar(shop()) == allow_numbers(action_grammar(shop()), (1,))
+    assert course.grammar(shop()) == unbound(1)
     course = course.after(1, action(KETTLE))
-    assert course.grammar(shop()) == allow_numbers(action_grammar(shop()), (1, 2))
+    assert course.grammar(shop()) == unbound(1, 2)
     assert course.after(2, action(KETTLE)).numbers == (2,)
 
 

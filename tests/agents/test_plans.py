@@ -16,10 +16,10 @@ from agentkv.chat_model import ChatAgentKV
 from agentkv.errors import ContextOverflow, Unsupported
 from agentkv_agents import WebAgent
 from agentkv_agents.base import Usage
+from agentkv_agents.notes import start_with
 from agentkv_agents.plans import (
     HELP,
     MOST_STEPS,
-    allow_numbers,
     format_plan,
     numbered,
     plan_grammar,
@@ -95,7 +95,8 @@ def test_an_agent_that_need_not_follow_says_which_step_it_is_at() -> None:
         allowed.append(agent._grammar(page("p")))
     # Asked before what the last action did is known.
     choices = [(1,), (1, 2), (1, 2), (2, 3), (3,)]
-    assert allowed == [allow_numbers(plain, numbers) for numbers in choices]
+    starts = [" | ".join(f'"{number} " (unbound)' for number in numbers) for numbers in choices]
+    assert allowed == [start_with(plain, start, "unbound") for start in starts]
 
 
 def test_a_reply_that_is_no_plan_leaves_the_agent_without_one() -> None:
@@ -147,6 +148,21 @@ def test_a_reply_may_have_a_note_and_has_a_number() -> None:
     assert [(step.raw_text, str(step.action)) for step in steps] == [(noted, search), ("2 stop []", "stop []")]
 
 
+@pytest.mark.parametrize("notes", [False, True])
+def test_what_is_recalled_is_no_part_of_the_action(notes: bool) -> None:
+    """Who may take notes at every step may do so here as well."""
+    plan = PLAN.replace("kettle", "?")
+    recalled = 'note [the code is K7Q]\n1 type "Search" [1] [K7Q] [1]'
+    engine = puppet(lines(plan, recalled, "2 stop []"))
+    prompting = Prompting(plan=True, explain_actions=False, recall=True)
+    chat = ChatAgentKV.from_engine(engine)
+    agent = WebAgent(chat, "Find the code.", session_id="s", notes=notes, prompting=prompting)
+    step = agent.act(page("p0"))
+    assert (step.raw_text, str(step.action), step.parse_mode) == (recalled, 'type "Search" [1] [K7Q] [1]', "strict")
+    agent.act(page("p1"))
+    assert session_text(chat, engine).count(recalled) == 1
+
+
 def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_what_the_plan_took() -> None:
     class Full(ScriptedChatModel):
         def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
@@ -166,9 +182,3 @@ def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_wha
 def test_a_history_that_keeps_no_replies_has_no_plan() -> None:
     with pytest.raises(Unsupported, match="the history 'official' keeps no replies, so there is no plan to follow"):
         WebAgent(ScriptedChatModel(replies=[]), "Find the kettle.", prompting=TAUGHT, history="official")
-
-
-def test_only_grammars_of_actions_are_numbered() -> None:
-    assert allow_numbers(action_grammar(page("p1")), (4, 5)).startswith('start: ("4 " | "5 ") unnumbered\n')
-    with pytest.raises(ValueError, match="no grammar of actions"):
-        allow_numbers("root ::= x", (1,))

@@ -154,3 +154,20 @@ def test_tabs_are_named_as_their_first_pages_are() -> None:
     starts = {instance.task.raw["start_url"]: opened(instance.task) for instance in instances(62, seed=13)}
     assert starts["__WIKI__/ |AND| __SHOPPING__/"] == ("Fieldbook", "Brightcart")
     assert starts["__HOME__/"] == ("Townboard",)
+
+
+def test_what_a_relation_follows_from_is_read_on_the_way() -> None:
+    """Both values stand on pages of the way, and the thing that is then used is one of the two."""
+    families = set()
+    for instance in filter(lambda instance: instance.compared, instances(186, seed=14)):
+        read = [step.text for step in instance.draft.plan if step.reads]
+        shown = [text.rsplit(": ", 1) for text in instance.compared.split("; ")]
+        assert len(shown) == 2
+        assert all(any(value in text for text in read) for _, value in shown)
+        (used,) = actions([step for step in instance.draft.plan if step.uses])
+        assert any(str(used.text) in thing for thing, _ in shown)
+        families.add(instance.task.raw["agentkv"]["family"])
+    assert families == {
+        "better_rated", "better_seller", "compared_for_comment", "compared_for_note", "earlier_meeting",
+        "lighter_of_two", "longer_thing", "newer_of_two",
+    }  # fmt: skip

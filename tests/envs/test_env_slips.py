@@ -130,5 +130,6 @@ def test_a_recording_says_which_step_needs_the_fact_slips_or_not() -> None:
                 assert (taken.kind, taken.text) == (planned.kind, planned.text)
                 pages = [" ".join(earlier["observation"].casefold().split()) for earlier in row["steps"][:number]]
                 assert any(" ".join(row["needle"]["fact"].casefold().split()) in page for page in pages)
+                assert row["needle"]["compared"] == instance.compared
             moved += numbers[0] != numbers[1]
     assert moved

@@ -80,10 +80,13 @@ def test_a_model_is_asked_as_it_was_taught_unless_the_options_say_otherwise(lab:
         return make_plan(lab.options(model=str(tmp_path), **changes), POLICIES)
 
     assert of().prompting == taught
-    assert of().settings()["prompting"] == {"plan": True, "explain_actions": False, "follow_plan": True}
+    settings = {"plan": True, "explain_actions": False, "follow_plan": True, "recall": False}
+    assert of().settings()["prompting"] == settings
+    assert of(recall=True).settings()["prompting"] == settings | {"recall": True}
     assert of(follow_plan=False).prompting == Prompting(plan=True, explain_actions=False, follow_plan=False)
-    with pytest.raises(EvalError, match="--follow-plan has no use without a plan"):
-        _ = of(plan=False, follow_plan=True).prompting
+    for flag in ("follow_plan", "recall"):
+        with pytest.raises(EvalError, match=f"--{flag.replace('_', '-')} has no use without a plan"):
+            _ = of(plan=False, **{flag: True}).prompting
     assert of(plan=False).prompting == Prompting(plan=False, explain_actions=False)
     assert of(explain_actions=True).prompting == Prompting(plan=True, explain_actions=True)
     # A history that keeps no replies keeps no plan.

@@ -26,7 +26,7 @@ TRACE = Trace(
         TraceStep('link "Raven Toaster" [3] in Umberhaven\nHouse of ravens', 'click "Raven Toaster" [3]', plan_step=1),
         TraceStep("link nutmegrider", "stop []", error='no "Raven Toaster"', plan_step=2),
     ),
-    TraceNeedle("attribute", "in Umberhaven", "the Raven Toaster is in Umberhaven.", 2),
+    TraceNeedle("attribute", "in Umberhaven", "the Raven Toaster is in Umberhaven.", 2, "Raven: Umberhaven"),
     ('click "Raven Toaster"', "stop []"),
     ("Brightcart",),
 )
@@ -50,7 +50,9 @@ def test_a_name_is_another_word_wherever_it_stands_and_the_rest_stays() -> None:
         f'click "{new} Toaster" [3]',
     )
     assert (second.observation, second.action, second.error) == (f"link {member}", "stop []", f'no "{new} Toaster"')
-    assert other.needle == replace(TRACE.needle, fact=f"in {town}", note=f"the {new} Toaster is in {town}.")
+    assert other.needle == TraceNeedle(
+        "attribute", f"in {town}", f"the {new} Toaster is in {town}.", 2, f"{new}: {town}"
+    )
     assert other.seen_step == TRACE.seen_step
     assert (other.task_id, other.family, other.opened) == (TRACE.task_id, TRACE.family, TRACE.opened)
 

@@ -40,14 +40,20 @@ def ledger_of(
     noted: dict[int, str] | None = None,
     plan: tuple[str, ...] = (),
     prompting: Prompting = PLAIN,
+    notes: bool | None = None,
 ) -> list[int]:
-    """What the session of an agent holds that plans, notes, and takes these steps under the grammar of each page."""
+    """What the session of an agent holds that plans, notes, and takes these steps under the grammar of each page.
+
+    Args:
+        notes: whether it may note at any step; by default, whether anything is noted.
+    """
+    notes = noted is not None if notes is None else notes
     replies = [numbered(step.plan_step, step.action) if plan else step.action for step in steps]
     for at, note in (noted or {}).items():
         replies[at] = with_note(note, replies[at])
     engine = puppet(lines(*([format_plan(plan)] if plan else []), *replies))
     chat = ChatAgentKV.from_engine(engine)
-    agent = WebAgent(chat, intent, session_id="episode", notes=noted is not None, prompting=prompting)
+    agent = WebAgent(chat, intent, session_id="episode", notes=notes, prompting=prompting)
     feedback = None
     for number, step in enumerate(steps):
         seen: Observation = replace(page(f"p{number}"), text=step.observation)
@@ -115,6 +121,23 @@ def test_a_fact_is_noted_on_the_page_that_shows_it_last() -> None:
     # Without a fact to remember there is none, but the agent is told of notes.
     plain = Renderer(tokenizer, tokenizer.eos_token_id, notes=1).document(TRACE)
     assert list(plain.ids) == [*ledger_of(EPISODE, TRACE.intent, {}), tokenizer.eos_token_id]
+
+
+@pytest.mark.parametrize("noting", [False, True])
+def test_a_fact_is_recalled_where_it_is_needed_with_what_it_follows_from(noting: bool) -> None:
+    tokenizer = puppet(lines()).tokenizer
+    prompting = Prompting(plan=True, recall=True)
+    needle = TraceNeedle("relation", "Red  kettle", "red is dearer.", used_step=5, compared="red: 3; blue: 2")
+    said = "red: 3; blue: 2; red is dearer."
+    renderer = Renderer(tokenizer, tokenizer.eos_token_id, float(noting), prompting)
+    document = renderer.document(replace(PLANNED, needle=needle))
+    noted = {3: said, 4: said} if noting else {4: said}
+    ledger = ledger_of(PLANNED.steps, TRACE.intent, noted, PLAN, prompting, notes=noting)
+    assert list(document.ids) == [*ledger, tokenizer.eos_token_id]
+    assert with_note(said, f"3 {STOP}") in tokenizer.decode(document.ids)
+    nothing = renderer.document(PLANNED)
+    ledger = ledger_of(PLANNED.steps, TRACE.intent, {}, PLAN, prompting, notes=noting)
+    assert list(nothing.ids) == [*ledger, tokenizer.eos_token_id]
 
 
 def test_a_share_of_the_demonstrations_takes_notes() -> None:

@@ -21,7 +21,7 @@ from agentkv.train.errors import TrainError
 from agentkv.train.log import read_log
 from agentkv.train.settings import TrainSettings
 from agentkv_agents.prompting import PLAIN, Prompting, prompting_of
-from agentkv_agents.teaching.run import TeachOptions, run
+from agentkv_agents.teaching.run import TAUGHT, TeachOptions, run
 
 SETTINGS = TrainSettings(tokens=9000, length=3000, batch=1, rank=4, lr=0.01, validations=2)
 
@@ -67,9 +67,10 @@ def test_it_leaves_an_adapter_a_card_a_picture_and_a_log(
     assert "8 demonstrations" not in card
     assert "6 demonstrations of training tasks (0 of them with wrong steps" in card
     assert "writes a plan first" in card
-    assert "goes through it by number. LoRA of rank 4" in card
+    assert "goes through it by number. What was to be remembered is written down once more" in card
+    assert "where it is needed. LoRA of rank 4" in card
     assert "| unseen families (2 tasks, 6 replies) | 0.0% |" in card
-    assert prompting_of(str(out)) == Prompting(plan=True, explain_actions=False)
+    assert prompting_of(str(out)) == Prompting(plan=True, explain_actions=False, recall=True)
     assert "<svg" in (out / "training.svg").read_text()
     assert "all tokens seen" in capsys.readouterr().out
     plain = Engine.load(str(base), kv_pool="4MiB")
@@ -177,6 +178,18 @@ def test_demonstrations_without_plans_teach_no_plans(base: Path, tmp_path: Path)
     further = options(base, file, tmp_path / "further", start=str(tmp_path / "plain"))
     assert further.prompting == Prompting(plan=False, explain_actions=False)
     assert replace(further, plan=True).prompting == Prompting(plan=True, explain_actions=False)
+    assert replace(further, plan=True, recall=True).prompting == replace(TAUGHT, recall=True)
+    with pytest.raises(TrainError, match="--recall has no use without a plan"):
+        run(replace(further, recall=True))
+
+
+def test_what_is_recalled_belongs_to_the_training(base: Path, traces: Path, tmp_path: Path) -> None:
+    out = tmp_path / "adapter"
+    run(options(base, traces, out, recall=False))
+    assert prompting_of(str(out)) == Prompting(plan=True, explain_actions=False)
+    assert "remembered" not in (out / "README.md").read_text()
+    with pytest.raises(TrainError, match="with another recall"):
+        run(options(base, traces, out))
 
 
 def test_plans_alone_are_taught_and_validated(base: Path, tmp_path: Path) -> None:

@@ -96,5 +96,6 @@ def _more(settings: Mapping[str, Any]) -> str:
     rename = settings.get("rename")
     names = f"Makers, people and places had other names in {rename:.0%} of the demonstrations. " if rename else ""
     plans = "The agent writes a plan first and goes through it by number. " if settings["plan"] else ""
+    recall = "What was to be remembered is written down once more where it is needed. " * ("recall" in settings)
     pages = "Pages got no gradient. " if settings["replies_only"] else ""
-    return plans + notes + names + pages + (f"It began with the adapter `{start}`. " if start else "")
+    return plans + recall + notes + names + pages + (f"It began with the adapter `{start}`. " if start else "")

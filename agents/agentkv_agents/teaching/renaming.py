@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from agentkv.train.errors import TrainError
-from agentkv_agents.teaching.traces import Trace
+from agentkv_agents.teaching.traces import Trace, TraceNeedle
 from agentkv_envs.tasks.proper_names import name_words, proper_words
 
 _WORD = re.compile(r"[A-Za-z]+")
@@ -74,10 +74,14 @@ def renamed(
         replace(step, observation=put(step.observation), action=put(step.action), error=step.error and put(step.error))
         for step in trace.steps
     )
-    needle = trace.needle and replace(trace.needle, fact=put(trace.needle.fact), note=put(trace.needle.note))
+    needle = trace.needle and _with_texts(trace.needle, put)
     return replace(
         trace, intent=put(trace.intent), steps=steps, needle=needle, plan=tuple(put(line) for line in trace.plan)
     )
+
+
+def _with_texts(needle: TraceNeedle, put: Callable[[str], str]) -> TraceNeedle:
+    return replace(needle, fact=put(needle.fact), note=put(needle.note), compared=put(needle.compared))
 
 
 def _texts(trace: Trace) -> Iterator[str]:

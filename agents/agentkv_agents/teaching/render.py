@@ -82,14 +82,21 @@ class Renderer:
         actions = action_help(trace.style) if self._prompting.explain_actions else ""
         history = make_history("append", system_prompt(actions, trace.intent, notes, self._prompting.plan))
         last: int | None = None
-        for asked, feedback, reply, wrong in self._turns(trace, trace.seen_step if notes else None):
+        for asked, feedback, reply, wrong in self._turns(trace, self._notes_of(trace, notes)):
             turns = to_turns(history.ask(asked, feedback, parse_failed=False))
             prompt, ids = self._new(turns, last), tuple(self._template.encode(reply))
             yield RenderedStep(prompt, ids, wrong)
             history.answer(AIMessage(reply), None)
             last = ids[-1]
 
-    def _turns(self, trace: Trace, noted: int | None) -> Iterator[tuple[str, str | None, str, bool]]:
+    def _notes_of(self, trace: Trace, taken: bool) -> dict[int | None, str]:
+        """What is noted at which step: where the fact is seen, if notes are taken, and where it is recalled."""
+        if trace.needle is None:
+            return {}
+        seen = {trace.seen_step: trace.needle.sentence} if taken else {}
+        return seen | ({trace.needle.used_step: trace.needle.sentence} if self._prompting.recall else {})
+
+    def _turns(self, trace: Trace, notes: dict[int | None, str]) -> Iterator[tuple[str, str | None, str, bool]]:
         """What is asked, what went wrong before, the reply, and whether it is a slip."""
         planned = self._prompting.plan
         if planned:
@@ -102,8 +109,8 @@ class Renderer:
         feedback = None
         for number, step in enumerate(trace.steps, 1):
             reply = plans.numbered(step.plan_step, step.action) if planned else step.action
-            if trace.needle is not None and number == noted:
-                reply = with_note(trace.needle.note, reply)
+            if note := notes.get(number):
+                reply = with_note(note, reply)
             yield step.observation, feedback, reply, step.wrong
             feedback = step.error
 

@@ -40,7 +40,8 @@ from agentkv_agents.teaching.traces import Split, Trace, digest, read_traces, sp
 
 CARD, PICTURE = "README.md", "training.svg"
 UNSEEN, SEEN = "unseen families", "seen families"
-TAUGHT = Prompting(plan=True, explain_actions=False)
+TAUGHT = Prompting(plan=True, explain_actions=False, recall=True)
+_PROMPTING = ("plan", "explain_actions", "recall")
 _RESULTS = (CONFIG, WEIGHTS, PROMPTING, CARD, PICTURE)
 
 
@@ -54,8 +55,8 @@ class TeachOptions:
         model: the base: embedded name, model folder or hub id.
         notes: share of the demonstrations, 0 to 1, in which facts to remember are noted when they are seen.
         rename: share of the demonstrations, 0 to 1, in which makers, people and places have other names.
-        plan, explain_actions: how the agent will ask the model (see `Prompting`); None: as the adapter to begin with
-            was taught, or with a plan and without explanations.
+        plan, explain_actions, recall: how the agent will ask the model (see `Prompting`); None: as the adapter to
+            begin with was taught, or with a plan and what is recalled, and without explanations.
         start: folder or name of an adapter of the same base and rank to begin with; None: one that changes nothing.
         held_out: families that validate and are not trained on.
         validate: the most demonstrations of each validation set.
@@ -74,6 +75,7 @@ class TeachOptions:
     rename: float = 0.0
     plan: bool | None = None
     explain_actions: bool | None = None
+    recall: bool | None = None
     start: str | None = None
     held_out: int = 6
     validate: int = 24
@@ -89,8 +91,9 @@ class TeachOptions:
     def prompting(self) -> Prompting:
         """How the agent will ask the model. Raises ModelError: the adapter to begin with is damaged."""
         taught = prompting_of(self.start) if self.start is not None else TAUGHT
-        given = {name: value for name in ("plan", "explain_actions") if (value := getattr(self, name)) is not None}
-        return replace(taught, **given)
+        given = {name: value for name in _PROMPTING if (value := getattr(self, name)) is not None}
+        prompting = replace(taught, **given)
+        return prompting if prompting.plan or self.recall else replace(prompting, recall=False)
 
 
 def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -104,6 +107,8 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     """
     if not 0 <= options.notes <= 1:
         raise TrainError(f"--notes must be a share from 0 to 1, not {options.notes}")
+    if options.recall and not options.prompting.plan:
+        raise TrainError("--recall has no use without a plan, whose open steps it is for; add --plan")
     import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
     import peft  # noqa: F401
 
@@ -181,9 +186,12 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: 
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
-        # Trainings of before go on: names are in the traces' digest, and following a plan is no matter of training.
+        # Trainings of before go on: they know no other names (which are in the traces' digest) and recall nothing.
+        # Following a plan is no matter of training.
         **({"rename": options.rename} if options.rename else {}),
-        **{name: value for name, value in asdict(options.prompting).items() if name != "follow_plan"},
+        "plan": options.prompting.plan,
+        "explain_actions": options.prompting.explain_actions,
+        **({"recall": True} if options.prompting.recall else {}),
         "replies_only": options.replies_only,
         "start": start and start.folder.resolve().name,
         "start_weights": start and sha256((start.folder / WEIGHTS).read_bytes()).hexdigest(),

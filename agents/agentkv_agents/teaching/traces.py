@@ -39,12 +39,19 @@ class TraceNeedle:
         fact: text of an observation before, which holds it.
         note: the fact as a sentence.
         used_step: number of the step that needs it, from 1.
+        compared: what it follows from, where things are compared.
     """
 
     kind: str
     fact: str
     note: str
     used_step: int
+    compared: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What a note says: the fact, after what it follows from."""
+        return f"{self.compared}; {self.note}" if self.compared else self.note
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,8 @@ def _needle(row: Any, steps: int) -> TraceNeedle | None:
     used = row["used_step"]
     if not isinstance(used, int) or not 1 <= used <= steps:
         raise ValueError(f"used_step is {used!r}, of {steps} steps")
-    return TraceNeedle(_text(row["kind"]), _text(row["fact"]), _text(row["note"]), used)
+    kind, fact, note, compared = (_text(row.get(name, "")) for name in ("kind", "fact", "note", "compared"))
+    return TraceNeedle(kind, fact, note, used, compared)
 
 
 def _text(value: Any) -> str:

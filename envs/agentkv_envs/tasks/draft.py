@@ -54,6 +54,7 @@ class Needle:
         fact: text of the observation that holds it.
         note: the fact as a sentence, which a twin of the task repeats where it is needed.
         site, path: the page where it is needed; in the path, which may have a query, `*` stands for anything.
+        compared: what a relation follows from, see `side_by_side`; "" where nothing is compared.
     """
 
     kind: str
@@ -61,6 +62,12 @@ class Needle:
     note: str
     site: str
     path: str
+    compared: str = ""
+
+
+def side_by_side(*shown: tuple[str, object]) -> str:
+    """Things and what pages say of them, in the order in which they are read."""
+    return "; ".join(f"{thing}: {value}" for thing, value in shown)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,11 @@ class Instance:
         return "" if self.draft.needle is None else self.draft.needle.note
 
     @property
+    def compared(self) -> str:
+        """What that fact follows from, where things are compared."""
+        return "" if self.draft.needle is None else self.draft.needle.compared
+
+    @property
     def uses(self) -> int | None:
         """Which step of the plan needs that fact."""
         return next((n for n, step in enumerate(self.draft.plan) if step.uses), None)
@@ -203,7 +208,12 @@ def record(env: Env, instance: Instance, planner: Planner, slips: float = 0.0) -
         # With the placeholders filled in, as the agent is told it.
         "intent": (env.task or task).intent,
         "needle": extra["needle"]
-        and {**extra["needle"], "note": instance.note, "used_step": None if used is None else used + 1},
+        and {
+            **extra["needle"],
+            "note": instance.note,
+            "compared": instance.compared,
+            "used_step": None if used is None else used + 1,
+        },
         "style": shown.steps[0].observation.style,
         "steps": [_step_row(step, plan_step_of(number, taken)) for number, step in enumerate(shown.steps)],
     }

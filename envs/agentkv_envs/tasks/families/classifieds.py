@@ -12,6 +12,7 @@ from agentkv_envs.tasks.draft import (
     read,
     require,
     select,
+    side_by_side,
     stop,
     type_in,
 )
@@ -254,6 +255,7 @@ def newer_of_two(draw: Draw) -> Draft:
         stop(),
     )
     note = f"the {newer['title']} was bought later than the {older['title']}."
+    years = side_by_side((a["title"], a["year"]), (b["title"], b["year"]))
     checks = [is_favourite(row) for row in (c, d, newer)]
     none = rows(SITE, f"SELECT COUNT(*) FROM favourite WHERE listing_id = {older['id']}", [0])
     return Draft(
@@ -262,7 +264,7 @@ def newer_of_two(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", f"Bought: {b['year']}", note, SITE, page_of(d)),
+        Needle("relation", f"Bought: {b['year']}", note, SITE, page_of(d), years),
         changes=True,
         eval_ext=stored(*checks, none, classifieds=("favourite",)),
     )
@@ -346,6 +348,7 @@ def better_seller(draw: Draw) -> Draft:
         stop(),
     )
     note = f"{better['seller']}, who sells the {better['title']}, is rated better than {worse['seller']}."
+    ratings = side_by_side(*((f"{row['seller']}, {row['title']}", stars[row["user_id"]]) for row in (a, b)))
     follows = rows(SITE, "SELECT seller_id FROM follow WHERE id > 2", [better["user_id"]])
     return Draft(
         template,
@@ -353,7 +356,7 @@ def better_seller(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", f"Rating: {stars[b['user_id']]} from", note, SITE, page_of(d)),
+        Needle("relation", f"Rating: {stars[b['user_id']]} from", note, SITE, page_of(d), ratings),
         changes=True,
         eval_ext=stored(follows, is_favourite(c), is_favourite(d), classifieds=("favourite", "follow")),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentkv_envs.tasks.draft import Draw, Step, click, expand, page_holds, read, require, select, type_in
+from agentkv_envs.tasks.draft import Draw, Step, click, expand, page_holds, read, require, select, side_by_side, type_in
 from agentkv_envs.tasks.families.parts import Found, Use, rows
 from agentkv_envs.tasks.families.shop_parts import (
     ORDER,
@@ -102,6 +102,7 @@ def found_by_comparing(draw: Draw) -> Found:
         b["value"],
         winner["title"],
         f"{winner['title']} is {more} than {loser['title']}.",
+        compared=side_by_side((a["title"], a["value"]), (b["title"], b["value"])),
     )
 
 

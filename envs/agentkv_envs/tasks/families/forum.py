@@ -13,6 +13,7 @@ from agentkv_envs.tasks.draft import (
     read,
     require,
     select,
+    side_by_side,
     stop,
     type_in,
 )
@@ -180,6 +181,7 @@ def _compared(
 ) -> Draft:
     """Two posts are read, two others saved, and the one that was right gets a comment."""
     fact = second[1]
+    both = side_by_side(*((row["title"], value) for row, value in (first, second)))
     c = post(draw, "p.id NOT IN (?, ?)", (first[0]["id"], second[0]["id"]), without=fact)
     d = post(draw, "p.id NOT IN (?, ?, ?)", (first[0]["id"], second[0]["id"], c["id"]), without=fact)
     template = draw.choice(
@@ -213,7 +215,7 @@ def _compared(
         (HOME,),
         {},
         plan,
-        Needle("relation", fact, note, SITE, page_of(d)),
+        Needle("relation", fact, note, SITE, page_of(d), both),
         changes=True,
         eval_ext=ext,
     )
@@ -306,6 +308,7 @@ def more_points(draw: Draw) -> Draft:
     )
     values = {"a": a["title"], "b": b["title"], "c": c["title"], "d": d["title"], "text": text}
     note = f"{best['title']} has more points than {other['title']}."
+    points = side_by_side(*((row["title"], f"{row['score']} points") for row in (a, b)))
     ext = stored(
         rows(SITE, sent, [best["author_id"], text]),
         is_saved(c),
@@ -318,7 +321,7 @@ def more_points(draw: Draw) -> Draft:
         (HOME,),
         {},
         plan,
-        Needle("relation", fact, note, SITE, page_of(d)),
+        Needle("relation", fact, note, SITE, page_of(d), points),
         changes=True,
         eval_ext=ext,
     )

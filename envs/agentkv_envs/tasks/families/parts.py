@@ -24,6 +24,7 @@ class Found:
         value: what is to be repeated of it.
         note: the fact as a sentence.
         free: tables and columns by site that looking it up changes.
+        compared: what it follows from, where things are compared; see `Needle`.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Found:
     value: str
     note: str
     free: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    compared: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def join(draw: Draw, found: Found, use: Use, start: Sequence[str], between: Sequ
         tuple(start),
         pages(*use.targets) if use.targets else {},
         (*found.plan, *between, *use.plan, stop()),
-        Needle(found.kind, found.fact, found.note, use.site, use.path),
+        Needle(found.kind, found.fact, found.note, use.site, use.path, found.compared),
         changes=True,
         eval_ext={"db_state": state(use.rows, found.free, use.free)},
     )

@@ -14,6 +14,7 @@ from agentkv_envs.tasks.draft import (
     read,
     require,
     select,
+    side_by_side,
     stop,
     type_in,
 )
@@ -144,6 +145,7 @@ def lighter_of_two(draw: Draw) -> Draft:
             f"the {light['name']} is lighter than the {heavy['name']}.",
             "shopping",
             f"/{d['slug']}.html",
+            side_by_side(*((item["name"], f"{item['weight_g']} g") for item in (first, second))),
         ),
         changes=True,
     )
@@ -203,10 +205,9 @@ def warranty_by_message(draw: Draw) -> Draft:
 def better_rated(draw: Draw) -> Draft:
     a, b = pair(draw, "a.price_cents != b.price_cents")
     rate = "SELECT ROUND(AVG(rating), 1) FROM review WHERE product_id = ?"
-    both = sorted((a, b), key=lambda p: -draw.value("shopping", rate, p["id"]))
-    best, other = both
-    scores = [draw.value("shopping", rate, p["id"]) for p in both]
-    require(scores[0] > scores[1])
+    rated = {item["name"]: draw.value("shopping", rate, item["id"]) for item in (a, b)}
+    best, other = sorted((a, b), key=lambda item: -rated[item["name"]])
+    require(rated[best["name"]] > rated[other["name"]])
     c, d = _others(draw, a["kind"])
     e = product(draw, "e", f"{PLAIN} AND kind NOT IN (?, ?, ?)", a["kind"], c["kind"], d["kind"])
     words = f"{a['brand']} {a['variant']} {a['kind']}"
@@ -220,8 +221,8 @@ def better_rated(draw: Draw) -> Draft:
     )
     plan = [
         search(words),
-        read(f"rated {scores[0]}"),
-        read(f"rated {scores[1]}"),
+        read(f"rated {rated[best['name']]}"),
+        read(f"rated {rated[other['name']]}"),
         *open_product(c["name"]),
         click("Add to Cart"),
         *open_product(d["name"]),
@@ -249,6 +250,7 @@ def better_rated(draw: Draw) -> Draft:
             f"the {best['name']} is rated better than the {other['name']}.",
             "shopping",
             f"/{e['slug']}.html",
+            side_by_side(*rated.items()),
         ),
         changes=True,
     )
