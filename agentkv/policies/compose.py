@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import yaml
 
 from agentkv.errors import AgentKVError
 from agentkv.policies.base import Policy
-from agentkv.policies.parts import ALLOCATORS, PRECISIONS, SCORERS, TRIGGERS, Part
+from agentkv.policies.parts import ALLOCATORS, PRECISIONS, SCORERS, TRIGGERS, check_known, make_part
 from agentkv.policies.registry import parse_roles, register
 from agentkv.policies.scorers import SegmentMean
 from agentkv.policies.shares import check_count, check_share
@@ -42,7 +41,7 @@ def compose(recipe: str | Path | Mapping[str, object]) -> Policy:
 
 
 def _composed(where: str, content: Mapping[str, object], default_name: str) -> Policy:
-    _check_known(where, "key", content, _KEYS)
+    check_known(where, "key", content, _KEYS)
     name = content.get("name", default_name)
     if not isinstance(name, str) or not name:
         raise AgentKVError(f"{where}: name must be a text, not {name!r}")
@@ -52,7 +51,7 @@ def _composed(where: str, content: Mapping[str, object], default_name: str) -> P
     resolved: dict[str, object] = {"name": name}
     for key, parts in _PARTS.items():
         if key in content:
-            made[key], resolved[key] = _part(f"{where}: {key}", parts, content[key])
+            made[key], resolved[key] = make_part(f"{where}: {key}", parts, content[key])
     settings = _settings(where, content)
     if made["scorer"] is None and (vain := [key for key in _EVICTING if key in content]):
         raise AgentKVError(f"{where}: {vain[0]}: with scorer none nothing is evicted, so there is nothing to say of it")
@@ -63,21 +62,6 @@ def _composed(where: str, content: Mapping[str, object], default_name: str) -> P
         settings["protect"] = parse_roles(f"{where}: protect", settings["protect"])
     made = {key: part for key, part in made.items() if part is not None or key == "scorer"}
     return Policy(name=name, **made, **settings, options={"recipe": resolved}, builder="compose")
-
-
-def _part(where: str, parts: Mapping[str, Part], written: object) -> tuple[Any, object]:
-    """The component, and what to write for it with every parameter named; written as a name or {name: …, …}."""
-    given = {"name": written} if isinstance(written, str) else written
-    if written is None or written == "none":
-        return None, "none"
-    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-        raise AgentKVError(f"{where} must be a name or a mapping with one, not {written!r}; names: {', '.join(parts)}")
-    name, given = given["name"], {key: value for key, value in given.items() if key != "name"}
-    _check_known(where, "part", (name,), parts)
-    part = parts[name]
-    _check_known(f"{where}: {name}", "parameter", given, part.parameters)
-    component, values = part.make(where, given)
-    return component, {"name": name, **values}
 
 
 def _settings(where: str, content: Mapping[str, object]) -> dict[str, Any]:
@@ -98,15 +82,6 @@ def _settings(where: str, content: Mapping[str, object]) -> dict[str, Any]:
             raise AgentKVError(f"{where}: protect must be a list of roles, not {protect!r}")
         settings["protect"] = list(protect)
     return settings
-
-
-def _check_known(where: str, kind: str, given: Iterable[object], known: Iterable[str]) -> None:
-    known = tuple(known)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise AgentKVError(f"{where}: there is no {kind} {name!r}; {hint}known: {', '.join(known) or 'none'}")
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
@@ -11,6 +12,8 @@ from agentkv.cache.formats import KVFormat
 from agentkv.errors import AgentKVError
 from agentkv.policies.allocators import Geometric, Global, Pyramid, Uniform
 from agentkv.policies.arkv import OriginShare
+from agentkv.policies.base import Scorer
+from agentkv.policies.combined import ByRole, Mixture, clash
 from agentkv.policies.precision import AgePrecision, ScorePrecision
 from agentkv.policies.registry import build
 from agentkv.policies.rules import AttentionRule
@@ -79,6 +82,74 @@ class ScorerOf:
         except AgentKVError as error:
             raise AgentKVError(f"{where}: {error}") from error
         return policy.scorer, {name: policy.options[name] for name in self.parameters}
+
+
+@dataclass(frozen=True)
+class ByRoleOf:
+    """Puts the agent's task and replies, then the newest observation, before what another scorer decides on."""
+
+    parameters: tuple[str, ...] = ("of",)
+
+    def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
+        inner, resolved = _scorer(f"{where}: of", given.get("of", "recency"))
+        return ByRole((inner,)), {"of": resolved}
+
+
+@dataclass(frozen=True)
+class MixtureOf:
+    """Several scorers, by the sum of their ranks."""
+
+    parameters: tuple[str, ...] = ("of", "weights")
+
+    def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
+        written = given.get("of")
+        if not isinstance(written, list | tuple) or len(written) < 2:
+            raise AgentKVError(f"{where}: of must be a list of two scorers or more, not {written!r}")
+        made = [_scorer(f"{where}: of", one) for one in written]
+        parts, resolved = tuple(part for part, _ in made), [one for _, one in made]
+        if (why := clash(parts)) is not None:
+            raise AgentKVError(f"{where}: of: {why}")
+        weights = given.get("weights", [1.0] * len(parts))
+        if not isinstance(weights, list | tuple) or len(weights) != len(parts):
+            raise AgentKVError(f"{where}: weights must be a list of {len(parts)} numbers, not {weights!r}")
+        values = [check_positive(where, "weights", weight) for weight in weights]
+        return Mixture(parts, tuple(values)), {"of": resolved, "weights": values}
+
+
+def _scorer(where: str, written: object) -> tuple[Scorer, object]:
+    made, resolved = make_part(where, SCORERS, written)
+    if made is None:
+        raise AgentKVError(f"{where}: none scores nothing; name a scorer")
+    scorer: Scorer = made
+    return scorer, resolved
+
+
+def make_part(where: str, parts: Mapping[str, Part], written: object) -> tuple[Any, object]:
+    """The component, and what to write for it with every parameter named; written as a name or {name: …, …}.
+
+    Raises AgentKVError, beginning with ``where``, for names there are not and bad values.
+    """
+    given = {"name": written} if isinstance(written, str) else written
+    if written is None or written == "none":
+        return None, "none"
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        raise AgentKVError(f"{where} must be a name or a mapping with one, not {written!r}; names: {', '.join(parts)}")
+    name, given = given["name"], {key: value for key, value in given.items() if key != "name"}
+    check_known(where, "part", (name,), parts)
+    part = parts[name]
+    check_known(f"{where}: {name}", "parameter", given, part.parameters)
+    component, values = part.make(where, given)
+    return component, {"name": name, **values}
+
+
+def check_known(where: str, kind: str, given: Iterable[object], known: Iterable[str]) -> None:
+    """Raises AgentKVError for a name that is not among those known."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise AgentKVError(f"{where}: there is no {kind} {name!r}; {hint}known: {', '.join(known) or 'none'}")
 
 
 def _queries(where: str, name: str, value: object) -> int | None:
@@ -150,6 +221,8 @@ SCORERS: dict[str, Part] = {
     "retention": ScorerOf("trim-kv", ("gates", "seed")),
     "segment-surprise": ScorerOf("surprise"),
     "oldest-observation": ScorerOf("obs-window"),
+    "by-role": ByRoleOf(),
+    "mixture": MixtureOf(),
 }
 ALLOCATORS: dict[str, Part] = {
     "uniform": Made(Uniform, {}),

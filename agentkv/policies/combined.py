@@ -1,0 +1,102 @@
+"""Scorers made of scorers: by whose words a token belongs to, and by what several scorers think of it together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from agentkv.cache.view import CacheView
+from agentkv.policies.base import Scorer
+from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
+
+
+@dataclass(frozen=True)
+class Combined(Scorer):
+    """Reads what its parts read. At most one part reads attention, and at most one what is fixed at creation.
+
+    Attributes:
+        parts: the scorers.
+    """
+
+    parts: tuple[Scorer, ...] = ()
+
+    @property
+    def mass(self) -> AttentionRule | None:  # type: ignore[override]  # follows from the parts
+        return next((part.mass for part in self.parts if part.mass is not None), None)
+
+    @property
+    def creation(self) -> CreationRule | None:  # type: ignore[override]
+        return next((part.creation for part in self.parts if part.creation is not None), None)
+
+    @property
+    def needs_segments(self) -> bool:  # type: ignore[override]
+        return any(part.needs_segments for part in self.parts)
+
+    @property
+    def needs_surprise(self) -> bool:  # type: ignore[override]
+        return any(part.needs_surprise for part in self.parts)
+
+    @property
+    def needs_observations(self) -> bool:  # type: ignore[override]
+        return any(part.needs_observations for part in self.parts)
+
+    def bind(self, model: ModelFacts) -> Combined:
+        return replace(self, parts=tuple(part.bind(model) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Mixture(Combined):
+    """The weighted sum of the ranks that several scorers give a slot within its layer and head.
+
+    Attributes:
+        weights: of the parts.
+    """
+
+    weights: tuple[float, ...] = ()
+
+    def __call__(self, view: CacheView) -> Tensor:
+        counts = view.filled & ~view.protected
+        ranks = [weight * ranked(part(view), counts) for part, weight in zip(self.parts, self.weights, strict=True)]
+        return torch.stack(ranks).sum(0)
+
+
+@dataclass(frozen=True)
+class ByRole(Combined):
+    """What the agent was told and what it said before the newest observation, and that before older ones.
+
+    Within each of the three, and where no roles are known, the one part decides.
+    """
+
+    needs_observations: bool = True
+
+    def __call__(self, view: CacheView) -> Tensor:
+        assert view.observations is not None
+        (part,) = self.parts
+        rank = ranked(part(view), view.filled & ~view.protected)
+        newest = view.observations.max() if len(view.observations) else 0
+        observation = view.of_tokens(view.observations)
+        return rank + 2.0 * (observation < 0) + 1.0 * ((observation >= 0) & (observation == newest))
+
+
+def ranked(score: Tensor, counts: Tensor) -> Tensor:
+    """The share of a head's slots that are worth less, [L, H, S] float32 in [0, 1); equal scores have equal ranks.
+
+    Args:
+        score: [L, H, S].
+        counts: [L, H, S] bool: slots that are compared; others get arbitrary ranks.
+    """
+    own = score.double().masked_fill(~counts, float("inf"))
+    ordered = own.sort(-1).values
+    return torch.searchsorted(ordered, own).float() / max(1, score.shape[-1])
+
+
+def clash(parts: Sequence[Scorer]) -> str | None:
+    """Why these cannot be parts of one scorer."""
+    if sum(part.mass is not None for part in parts) > 1:
+        return "only one part can read attention, since there is one sum of it per slot"
+    if sum(part.creation is not None for part in parts) > 1:
+        return "only one part can read gates, since there is one value of them per slot"
+    return None

@@ -1,0 +1,153 @@
+"""Scorers made of scorers: whose words go first, and what several scorers think together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkv import policies
+from agentkv.cache.facts import Role
+from agentkv.cache.view import CacheView
+from agentkv.errors import AgentKVError
+from agentkv.policies.combined import ByRole, Mixture, ranked
+from agentkv.policies.scorers import AttentionMass, Recency
+from tests.runtime_helpers import logits_after, random_ids, tiny_engine
+
+TASK, PAGE, REPLY = (Role.TASK, 12), (Role.OBSERVATION, 20), (Role.ACTION, 6)
+
+
+def view(tokens: torch.Tensor, *, mass: torch.Tensor | None = None, observations: torch.Tensor | None = None):
+    def nothing() -> torch.Tensor:
+        raise AssertionError("keys are not read")
+
+    length = int(tokens.max()) + 1
+    protected = torch.zeros_like(tokens, dtype=torch.bool)
+    return CacheView(tokens, mass, protected, 0, length, None, nothing, observations=observations)
+
+
+def kept(session) -> list[set[int]]:
+    tokens = session.cache.store.token_index
+    return [set(head[head >= 0].tolist()) for head in tokens.flatten(0, 1)]
+
+
+def after_pages(recipe: dict[str, object], budget: int, pages: int = 5):
+    """A session of a task and so many turns of a page and a reply: 12 tokens, then 26 a turn."""
+    engine = tiny_engine(dtype=torch.float32)
+    session = engine.open_session("compose", budget, recipe=recipe)
+    for number in range(pages):
+        roles = [TASK, PAGE, REPLY] if number == 0 else [PAGE, REPLY]
+        session.mark(roles)
+        logits_after(engine, session, random_ids(sum(count for _, count in roles), seed=number))
+    return session
+
+
+def tokens_of(number: int) -> set[int]:
+    return set(range(12 + 26 * number, 32 + 26 * number))
+
+
+@pytest.mark.parametrize("inner", ["recency", "attention-mass", "segment-surprise", "noise"])
+def test_own_words_and_the_newest_page_outlive_older_pages(inner: str) -> None:
+    session = after_pages({"scorer": {"name": "by-role", "of": inner}}, 80)
+    older = set().union(*map(tokens_of, range(4)))
+    own = set(range(session.logical_length)) - older - tokens_of(4)
+    assert len(own) + len(tokens_of(4)) <= 80
+    for head in kept(session):
+        assert own | tokens_of(4) <= head
+        assert head & older, "the room that is left holds older pages"
+
+
+def test_where_even_those_do_not_fit_the_page_goes_before_own_words() -> None:
+    session = after_pages({"scorer": {"name": "by-role", "of": "recency"}}, 48)
+    older = set().union(*map(tokens_of, range(4)))
+    own = set(range(session.logical_length)) - older - tokens_of(4)
+    for head in kept(session):
+        assert own <= head
+        assert not head & older
+        assert head & tokens_of(4)
+
+
+def test_without_roles_the_part_alone_decides() -> None:
+    held = []
+    for scorer in ("attention-mass", {"name": "by-role", "of": "attention-mass"}):
+        engine = tiny_engine(dtype=torch.float32)
+        session = engine.open_session("compose", 40, recipe={"scorer": scorer, "sinks": 4})
+        logits_after(engine, session, random_ids(90))
+        held.append(kept(session))
+    assert held[0] == held[1]
+
+
+@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=12), st.data())
+def test_a_rank_is_the_share_of_those_worth_less(values: list[float], data: st.DataObject) -> None:
+    flags = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    rank = ranked(torch.tensor([[values]]), torch.tensor([[flags]]))[0, 0]
+    counted = [value for value, flag in zip(values, flags, strict=True) if flag]
+    for value, flag, own in zip(values, flags, rank.tolist(), strict=True):
+        if flag:
+            assert own == pytest.approx(sum(other < value for other in counted) / len(values))
+            assert 0 <= own < 1
+
+
+def test_a_mixture_weighs_ranks_and_not_sizes() -> None:
+    tokens = torch.arange(4).view(1, 1, 4)
+    mass = torch.tensor([[[900.0, 2.0, 1.0, 3.0]]])
+    seen = view(tokens, mass=mass)
+    even = Mixture((Recency(), AttentionMass()), (1.0, 1.0))(seen)
+    assert even.flatten().tolist() == [0.75, 0.5, 0.5, 1.25]
+    newest = Mixture((Recency(), AttentionMass()), (3.0, 1.0))(seen)
+    assert newest.flatten().tolist() == [0.75, 1.0, 1.5, 2.75]
+
+
+def test_what_the_parts_read_is_read() -> None:
+    recipe = {"name": "mixture", "of": ["attention-mass", "segment-surprise", {"name": "retention", "seed": 3}]}
+    scorer = policies.build("compose", recipe={"scorer": {"name": "by-role", "of": recipe}}).scorer
+    assert isinstance(scorer, ByRole)
+    assert scorer.mass is not None
+    assert scorer.creation is not None
+    assert (scorer.needs_segments, scorer.needs_surprise, scorer.needs_observations) == (True, True, True)
+    plain = policies.build("compose", recipe={"scorer": {"name": "by-role", "of": "recency"}}).scorer
+    assert plain is not None
+    assert (plain.mass, plain.creation, plain.needs_segments, plain.needs_surprise) == (None, None, False, False)
+
+
+def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -> None:
+    part = {"name": "mixture", "of": ["recency", "retention"], "weights": [2, 1]}
+    session = after_pages({"scorer": {"name": "by-role", "of": part}, "segments": True, "sinks": 2}, 60)
+    written = session.policy.options["recipe"]["scorer"]  # type: ignore[index]
+    assert written == {
+        "name": "by-role",
+        "of": {
+            "name": "mixture",
+            "of": [{"name": "recency"}, {"name": "retention", "gates": "random", "seed": 0}],
+            "weights": [2, 1],
+        },
+    }
+    engine = tiny_engine(dtype=torch.float32)
+    engine.save_session(session, tmp_path / "s")
+    restored = engine.restore_session(tmp_path / "s")
+    assert kept(restored) == kept(session)
+    for token in random_ids(30, seed=8):
+        torch.testing.assert_close(logits_after(engine, restored, [token]), logits_after(engine, session, [token]))
+    assert kept(restored) == kept(session)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "said"),
+    [
+        ({"name": "by-role", "of": "none"}, "scorer: of: none scores nothing; name a scorer"),
+        ({"name": "by-role", "of": "recencie"}, "there is no part 'recencie'; did you mean 'recency'?"),
+        ({"name": "by-role", "on": "recency"}, "there is no parameter 'on'; known: of"),
+        ({"name": "mixture"}, "of must be a list of two scorers or more, not None"),
+        ({"name": "mixture", "of": ["recency"]}, "of must be a list of two scorers or more"),
+        ({"name": "mixture", "of": ["recency", "noise"], "weights": [1]}, "weights must be a list of 2 numbers"),
+        ({"name": "mixture", "of": ["recency", "noise"], "weights": [1, -1]}, "weights must be"),
+        ({"name": "mixture", "of": ["attention-mass", "window-mass"]}, "only one part can read attention"),
+        ({"name": "mixture", "of": ["retention", "retention"]}, "only one part can read gates"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(scorer: object, said: str) -> None:
+    with pytest.raises(AgentKVError) as refused:
+        policies.build("compose", recipe={"scorer": scorer})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
