@@ -37,6 +37,7 @@ def make_row(
         "held_out": extra.get("held_out"),
         "twin_of": extra.get("twin_of"),
         "needle": (extra.get("needle") or {}).get("kind"),
+        "tokens_between": (extra.get("needle") or {}).get("tokens_between"),
         "policy": episode.arm.policy,
         "budget": episode.arm.budget,
         "kv_budget": kv_budget,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentkv_evals.outcomes import Outcome
@@ -15,6 +16,7 @@ from agentkv_evals.stats import (
     mcnemar_exact,
     mean,
     sign_flips,
+    wilson,
     wilson_clustered,
 )
 
@@ -28,6 +30,7 @@ def summarize(run: RunFolder) -> dict[str, Any]:
     seeds = data_seeds_of(config)
     planned = len(config["tasks"]) * seeds
     reference = rows_of(rows, Arm(REFERENCE_POLICY))
+    edges = thirds(row["tokens_between"] for row in rows if _far(row))
     return {
         "schema": SCHEMA,
         "run": run.path.name,
@@ -35,6 +38,7 @@ def summarize(run: RunFolder) -> dict[str, Any]:
         "finished_episodes": len(rows),
         "complete": len(rows) >= planned * len(arms),
         "arms": [summarize_arm(arm, rows_of(rows, arm), len(config["tasks"]), seeds, reference) for arm in arms],
+        "recall": [{"label": arm.label, "distances": recall(rows_of(rows, arm), edges)} for arm in arms],
         "paired": [
             compare(arm, reference, rows_of(rows, arm)) for arm in arms if reference and arm.policy != REFERENCE_POLICY
         ],
@@ -114,6 +118,42 @@ def groups(rows: list[Row]) -> dict[str, dict[str, int]]:
     }
 
 
+def thirds(distances: Iterable[int]) -> tuple[int, ...]:
+    """The distances that part them into three groups as even as can be; fewer where most are the same."""
+    ordered = sorted(distances)
+    cuts = {ordered[len(ordered) * third // 3] for third in (1, 2)} if ordered else set()
+    return tuple(sorted(cut for cut in cuts if cut > ordered[0]))
+
+
+def recall(rows: list[Row], edges: Sequence[int]) -> list[dict[str, Any]]:
+    """Success where a fact is needed, by the tokens since it was last shown on the oracle's way, nearest first.
+
+    Twins are first: the same ways, with the fact repeated on the page that needs it.
+
+    Args:
+        edges: where one group of distances ends and the next begins.
+    """
+    if not edges:
+        return []
+    groups_of = {"repeated": [row for row in rows if row.get("twin_of") and row.get("needle")]}
+    for low, high in zip((0, *edges), (*edges, None), strict=True):
+        name = f"{low:,} and more" if high is None else f"{low:,} to {high - 1:,}" if low else f"up to {high - 1:,}"
+        groups_of[name] = [
+            row for row in rows if _far(row) and bisect_right(edges, row["tokens_between"]) == len(groups_of) - 1
+        ]
+    return [{"tokens": name, **_counted(some)} for name, some in groups_of.items()]
+
+
+def _counted(rows: list[Row]) -> dict[str, Any]:
+    won = sum(row["success"] is True for row in rows)
+    return {"success": won, "finished": len(rows), "ci95": list(wilson(won, len(rows))) if rows else None}
+
+
+def _far(row: Row) -> bool:
+    """Whether a fact has to be remembered in it, and is not repeated where it is needed."""
+    return row.get("tokens_between") is not None and not row.get("twin_of")
+
+
 def left_by(rows: list[Row]) -> dict[str, dict[str, int]]:
     """What failed episodes did instead of the oracle's next step: how many, and how many where a fact was needed."""
     causes = [row for row in rows if row.get("left_by")]
@@ -144,6 +184,7 @@ def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
     """Task by task, an arm against `full`, with McNemar's exact test on the episodes where they differ.
 
     `p_by_task` is for several data seeds: the episodes of one task are alike, which McNemar's test does not know.
+    `retention` is its successes by those of `full`, on the episodes both ran.
     `detectable_retention` is the highest true retention that so many tasks would have told from 1 in 80% of such runs.
     """
     both = paired(reference, rows)
@@ -159,6 +200,7 @@ def compare(arm: Arm, reference: list[Row], rows: list[Row]) -> dict[str, Any]:
         "only_full": only_full,
         "only_this": only_arm,
         "neither": counts[False, False],
+        "retention": (counts[True, True] + only_arm) / full if (full := counts[True, True] + only_full) else None,
         "p_mcnemar": mcnemar_exact(only_full, only_arm),
         "p_by_task": _p_by_task(both),
         "detectable_retention": _detectable(both),

@@ -96,6 +96,28 @@ def memory_over_steps(key: str, series: Sequence[Series], title: str) -> str:
     return _svg(f"memory-{key}", (3.6, 2.1), draw, title)
 
 
+def success_vs_recall(arms: Sequence[dict[str, Any]], colors: Sequence[str]) -> str:
+    """Success where a fact is needed over the tokens since it was shown, one line per arm; "" without such tasks."""
+    told = [(arm["distances"], color) for arm, color in zip(arms, colors, strict=True) if arm["distances"]]
+    if not told:
+        return ""
+
+    def draw(axes: Axes) -> None:
+        for number, (groups, color) in enumerate(told):
+            aside = (number - (len(told) - 1) / 2) * min(0.08, 0.6 / len(told))
+            there = [(place, group) for place, group in enumerate(groups) if group["finished"]]
+            places = [place + aside for place, _ in there]
+            rates = [100 * group["success"] / group["finished"] for _, group in there]
+            low = [max(0.0, rate - 100 * group["ci95"][0]) for rate, (_, group) in zip(rates, there, strict=True)]
+            high = [max(0.0, 100 * group["ci95"][1] - rate) for rate, (_, group) in zip(rates, there, strict=True)]
+            axes.errorbar(places, rates, [low, high], fmt="o-", color=color, ms=6, capsize=3, lw=1.2)
+        names = [group["tokens"] for group in told[0][0]]
+        axes.set_xticks(range(len(names)), names)
+        axes.set(xlabel="tokens since the fact was shown", ylabel="success (%)", ylim=(-4, 104))
+
+    return _svg("recall", (5.0, 3.1), draw, "Success over the distance of the fact, by policy")
+
+
 def step_time(arms: Sequence[dict[str, Any]]) -> str:
     """Where the time of a mean step goes, one bar per arm; "" if no arm has taken a step."""
     timed = [arm for arm in arms if arm["mean_step_ms"]["browser"] is not None]

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from agentkv_evals import text
+from agentkv_evals.findings import beside_claims, headline
 from agentkv_evals.report import plots, view
 from agentkv_evals.run_folder import RunFolder
 from agentkv_evals.summary import arms_of
@@ -35,6 +36,9 @@ def render_report(run: RunFolder, summary: dict[str, Any]) -> str:
             commits=list(dict.fromkeys(start["git"]["commit"] for start in config["starts"] if start["git"])),
             viewer=view.viewer_data(run, tasks),
             success_svg=Markup(plots.success_vs_memory(summary["arms"], colors)),
+            recall_svg=Markup(plots.success_vs_recall(summary["recall"], colors)),
+            headline=headline(summary),
+            claims=beside_claims(summary),
             time_svg=Markup(plots.step_time(summary["arms"])),
             time_parts=plots.PARTS,
             style=_asset("report.css"),
