@@ -30,6 +30,8 @@ class Scorer(ABC):
         mass: the attention it reads in ``view.mass``, if any.
         creation: what it reads in ``view.creation``, if anything.
         needs_segments, needs_surprise, needs_observations: which facts of the ledger it reads.
+        by_segment: whether it keeps whole sentences or lines by itself.
+        ranks: whether it compares slots of one layer and head only, so that scores of two heads say nothing together.
     """
 
     mass: AttentionRule | None = None
@@ -37,6 +39,8 @@ class Scorer(ABC):
     needs_segments: bool = False
     needs_surprise: bool = False
     needs_observations: bool = False
+    by_segment: bool = False
+    ranks: bool = False
 
     @abstractmethod
     def __call__(self, view: CacheView) -> Tensor:
@@ -105,6 +109,11 @@ class Policy:
                 return "precision: it reads statistics of layers that only ARKV's scorer, window-statistics, collects"
             if not isinstance(self.trigger, Block):
                 return "trigger: precision by score is decided when a block is freed; use trigger block"
+        if self.allocator.global_total and self.scorer is not None and self.scorer.ranks:
+            return (
+                "allocator: heads compete by their scores, and this scorer gives ranks within a head; use another "
+                "allocator"
+            )
         if mass is not None and mass.resets and isinstance(self.trigger, EachToken | Confidence):
             return (
                 "trigger: an observation window begins anew when slots are freed, and this trigger frees them token by "

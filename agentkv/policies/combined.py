@@ -24,6 +24,10 @@ class Combined(Scorer):
     parts: tuple[Scorer, ...] = ()
 
     @property
+    def ranks(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
     def mass(self) -> AttentionRule | None:  # type: ignore[override]  # follows from the parts
         return next((part.mass for part in self.parts if part.mass is not None), None)
 
@@ -58,27 +62,36 @@ class Mixture(Combined):
     weights: tuple[float, ...] = ()
 
     def __call__(self, view: CacheView) -> Tensor:
-        counts = view.filled & ~view.protected
+        counts = _compared(view)
         ranks = [weight * ranked(part(view), counts) for part, weight in zip(self.parts, self.weights, strict=True)]
         return torch.stack(ranks).sum(0)
 
 
 @dataclass(frozen=True)
 class ByRole(Combined):
-    """What the agent was told and what it said before the newest observation, and that before older ones.
-
-    Within each of the three, and where no roles are known, the one part decides.
+    """Three classes of slots: all that is no observation (what the agent was told and said) is worth most, then the
+    newest observation, then older ones. Within each of them, and where no roles are known, the one part decides.
     """
 
     needs_observations: bool = True
 
+    @property
+    def by_segment(self) -> bool:  # type: ignore[override]
+        return all(part.by_segment for part in self.parts)
+
     def __call__(self, view: CacheView) -> Tensor:
         assert view.observations is not None
         (part,) = self.parts
-        rank = ranked(part(view), view.filled & ~view.protected)
+        rank = ranked(part(view), _compared(view))
         newest = view.observations.max() if len(view.observations) else 0
         observation = view.of_tokens(view.observations)
         return rank + 2.0 * (observation < 0) + 1.0 * ((observation >= 0) & (observation == newest))
+
+
+def _compared(view: CacheView) -> Tensor:
+    """[L, H, S] bool: slots of which some will go."""
+    free = view.filled & ~view.protected
+    return free if view.expired is None else free & ~view.expired
 
 
 def ranked(score: Tensor, counts: Tensor) -> Tensor:

@@ -35,6 +35,8 @@ def compose(recipe: str | Path | Mapping[str, object]) -> Policy:
             raise AgentKVError(f"a recipe is the path of a file or a mapping, not {recipe!r}")
         path = Path(recipe).expanduser()
         return _composed(where, _read(path), path.stem)
+    except RecursionError as error:
+        raise AgentKVError(f"{where}: scorers are nested too deep, or one is a part of itself") from error
     except AgentKVError as error:
         text = str(error)
         raise error if text.startswith(f"{where}: ") else AgentKVError(f"{where}: {text}") from error
@@ -55,7 +57,7 @@ def _composed(where: str, content: Mapping[str, object], default_name: str) -> P
     settings = _settings(where, content)
     if made["scorer"] is None and (vain := [key for key in _EVICTING if key in content]):
         raise AgentKVError(f"{where}: {vain[0]}: with scorer none nothing is evicted, so there is nothing to say of it")
-    if settings.pop("segments", False) and not made["scorer"].needs_segments:
+    if settings.pop("segments", False) and not made["scorer"].by_segment:
         made["scorer"], resolved["segments"] = SegmentMean.over(made["scorer"]), True
     resolved |= settings
     if "protect" in settings:

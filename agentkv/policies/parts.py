@@ -91,7 +91,7 @@ class ByRoleOf:
     parameters: tuple[str, ...] = ("of",)
 
     def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
-        inner, resolved = _scorer(f"{where}: of", given.get("of", "recency"))
+        inner, resolved = _scorer(f"{where}: of", given.get("of"))
         return ByRole((inner,)), {"of": resolved}
 
 
@@ -119,7 +119,7 @@ class MixtureOf:
 def _scorer(where: str, written: object) -> tuple[Scorer, object]:
     made, resolved = make_part(where, SCORERS, written)
     if made is None:
-        raise AgentKVError(f"{where}: none scores nothing; name a scorer")
+        raise AgentKVError(f"{where}: nothing is scored; name a scorer: {', '.join(SCORERS)}")
     scorer: Scorer = made
     return scorer, resolved
 

@@ -114,7 +114,7 @@ def _protecting(policy: Policy, protect: Sequence[str]) -> Policy:
 def _by_segment(policy: Policy) -> Policy:
     if policy.scorer is None:
         raise AgentKVError(f"{policy.name}: it evicts nothing, so there are no segments to score")
-    if policy.scorer.needs_segments:
+    if policy.scorer.by_segment:
         return policy
     return replace(policy, scorer=SegmentMean.over(policy.scorer), options={**policy.options, "segments": True})
 

@@ -90,6 +90,7 @@ class SegmentMean(Scorer):
     mass: AttentionRule | None = None
     creation: CreationRule | None = None
     needs_segments: bool = True
+    by_segment: bool = True
 
     @classmethod
     def over(cls, inner: Scorer) -> SegmentMean:
@@ -102,6 +103,10 @@ class SegmentMean(Scorer):
     @property
     def needs_observations(self) -> bool:  # type: ignore[override]
         return self.inner.needs_observations
+
+    @property
+    def ranks(self) -> bool:  # type: ignore[override]
+        return self.inner.ranks
 
     def bind(self, model: ModelFacts) -> SegmentMean:
         return replace(self, inner=self.inner.bind(model), creation=self.creation and self.creation.bind(model))

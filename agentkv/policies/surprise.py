@@ -28,6 +28,7 @@ class SegmentSurprise(Scorer):
 
     needs_segments: bool = True
     needs_surprise: bool = True
+    by_segment: bool = True
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.segments is not None

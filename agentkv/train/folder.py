@@ -52,9 +52,10 @@ def progress_of(folder: Path, facts: Mapping[str, Any]) -> Progress:
     found = checkpoint.read_progress(folder / checkpoint.FILE)
     if found is None:
         return Progress(facts)
-    other = [name for name in facts if found.settings.get(name) != facts[name]]
+    # What is not named is off, so either may lack a name that the other has.
+    other = [name for name in {**facts, **found.settings} if found.settings.get(name) != facts.get(name)]
     if other:
-        was, now = found.settings.get(other[0]), facts[other[0]]
+        was, now = found.settings.get(other[0]), facts.get(other[0])
         raise TrainError(
             f"{folder} holds a training with another {other[0]} ({was}, not {now}); "
             "use the same command to go on, --fresh to begin again, or another folder"

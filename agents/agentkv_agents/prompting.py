@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from agentkv.errors import ModelError
@@ -21,14 +21,18 @@ class Prompting:
         plan: whether it is to write a plan first, and to go through it by number (see `agentkv_agents.plans`).
         explain_actions: whether the system message explains the actions, which a model that was taught may not need.
         follow_plan: whether a step that the plan tells is taken as it was written (see `agentkv_agents.following`).
-        recall: whether the reply for a step that the plan leaves open may begin with a note of what it is about: a
-            small model finds a value far better once it has written down whose and which it looks for.
+        recall: whether the reply for a step that the plan leaves open may begin with a note of what it is about.
     """
 
     plan: bool = False
     explain_actions: bool = True
     follow_plan: bool = True
     recall: bool = False
+
+    def but(self, **changes: bool | None) -> Prompting:
+        """The same but for what is not None. Without a plan nothing is recalled, since no step is left open."""
+        changed = replace(self, **{name: value for name, value in changes.items() if value is not None})
+        return replace(changed, recall=changed.recall and changed.plan)
 
 
 PLAIN = Prompting()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentkv_envs import Action, Observation
 
 Number = TypeVar("Number", int, float)
-_PLAN_TOKENS = 768
+_PLAN_TOKENS, _NOTED_TOKENS = 768, 384
 
 
 class WebAgent:
@@ -99,7 +99,7 @@ class WebAgent:
             messages = self._history.ask(observation.text, feedback, parse_failed=self._parse_failed)
             self._go_on_in_plan(feedback)
             self._note_effect(observation)
-            reply = self._ask(messages, lambda: self._grammar(observation))
+            reply = self._ask(messages, lambda: self._grammar(observation), **self._room_for_notes())
         except (ContextOverflow, BudgetTooSmall) as full:
             step = AgentStep(None, "", "failed", str(full), usage=Usage(0, 0, 0, 0), context_full=True)
         else:
@@ -119,13 +119,18 @@ class WebAgent:
             options["grammar"] = grammar()
         return self._model.invoke(messages, config=config, **options)
 
+    def _room(self, tokens: int) -> dict[str, int]:
+        """Plans and notes are longer than the replies that a chat model may be set to, and a grammar ends them."""
+        return {"max_tokens": tokens} if self._constrained else {}
+
+    def _room_for_notes(self) -> dict[str, int]:
+        return self._room(_NOTED_TOKENS) if self._notes or self._prompting.recall else {}
+
     def _make_plan(self, observation: Observation) -> AIMessage:
         tabs = list(observation.tabs)
         titles = [tabs.pop(observation.current_tab), *tabs]
-        # A plan is longer than the replies that a chat model may be set to.
-        limit = {"max_tokens": _PLAN_TOKENS} if self._constrained else {}
         messages = self._history.ask(plans.request(titles), None, parse_failed=False)
-        reply = self._ask(messages, lambda: plans.plan_grammar(self._intent), **limit)
+        reply = self._ask(messages, lambda: plans.plan_grammar(self._intent), **self._room(_PLAN_TOKENS))
         self._history.answer(reply, None)
         self._planned = True
         # Who may take notes at every step may do so at those that the plan leaves open.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-DROPPING = "obs-window"
+DROPPING, CHANCE = "obs-window", "random"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,12 @@ class Claim:
 
 
 CLAIMS = (
-    Claim("conf-kv", 0.953, 2.8, "CONF-KV, VisualWebArena with a vision-language model (40.2% to 38.3% success)"),
+    Claim(
+        "conf-kv",
+        0.953,
+        2.8,
+        "CONF-KV, arXiv 2605.24786, VisualWebArena with a vision-language model (40.2% to 38.3% success)",
+    ),
     Claim("arkv", 0.97, 4.0, "ARKV, arXiv 2603.08727, LongBench with models of 3 to 8 billion parameters"),
 )
 
@@ -49,15 +54,20 @@ def beside_claims(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def headline(summary: dict[str, Any]) -> str | None:
-    """The sentence that comes first where no policy is ahead of dropping the oldest pages under the same budget."""
+    """The sentence that a report begins with where, under a budget, no policy was ahead of dropping the oldest pages.
+
+    None before all episodes are run, and where there was nothing to be ahead of.
+    """
     arms = summary["arms"]
     said = []
     for dropping in (arm for arm in arms if arm["policy"] == DROPPING and arm["success"]):
-        others = [arm for arm in arms if arm["budget"] == dropping["budget"] and arm is not dropping]
+        others = [
+            arm for arm in arms if arm["budget"] == dropping["budget"] and arm["policy"] not in (DROPPING, CHANCE)
+        ]
         best = max(others, key=lambda arm: arm["success"], default=None)
         if best is not None and dropping["success"] >= best["success"]:
             own = f"{dropping['success']} of {dropping['planned']}"
-            said.append(f"under {dropping['budget']} {own}, next {best['policy']} with {best['success']}")
-    if not said:
+            said.append(f"under {dropping['budget']}, {own}, next {best['policy']} with {best['success']}")
+    if not said or not summary["complete"]:
         return None
-    return f"No policy did better than dropping the oldest pages whole ({DROPPING}): {'; '.join(said)}."
+    return f"No other policy did better than dropping the oldest pages whole ({DROPPING}) {'; and '.join(said)}."

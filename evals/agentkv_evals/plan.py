@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -127,8 +127,7 @@ class EvalPlan:
                     f"--{name.replace('_', '-')} has no use without a plan; add --plan, or take a model that was taught"
                     " to plan"
                 )
-        given = {"explain_actions": options.explain_actions, **of_plans}
-        return replace(prompting, plan=plan, **{name: value for name, value in given.items() if value is not None})
+        return prompting.but(plan=plan, explain_actions=options.explain_actions, **of_plans)
 
     @property
     def fingerprint(self) -> str:

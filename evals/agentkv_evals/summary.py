@@ -16,7 +16,6 @@ from agentkv_evals.stats import (
     mcnemar_exact,
     mean,
     sign_flips,
-    wilson,
     wilson_clustered,
 )
 
@@ -30,7 +29,7 @@ def summarize(run: RunFolder) -> dict[str, Any]:
     seeds = data_seeds_of(config)
     planned = len(config["tasks"]) * seeds
     reference = rows_of(rows, Arm(REFERENCE_POLICY))
-    edges = thirds(row["tokens_between"] for row in rows if _far(row))
+    edges = thirds(row["tokens_between"] for row in rows if _needs_memory(row))
     return {
         "schema": SCHEMA,
         "run": run.path.name,
@@ -38,7 +37,9 @@ def summarize(run: RunFolder) -> dict[str, Any]:
         "finished_episodes": len(rows),
         "complete": len(rows) >= planned * len(arms),
         "arms": [summarize_arm(arm, rows_of(rows, arm), len(config["tasks"]), seeds, reference) for arm in arms],
-        "recall": [{"label": arm.label, "distances": recall(rows_of(rows, arm), edges)} for arm in arms],
+        "by_distance": [
+            {"label": arm.label, "distances": by_distance(rows_of(rows, arm), edges, seeds)} for arm in arms
+        ],
         "paired": [
             compare(arm, reference, rows_of(rows, arm)) for arm in arms if reference and arm.policy != REFERENCE_POLICY
         ],
@@ -125,31 +126,37 @@ def thirds(distances: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(cut for cut in cuts if cut > ordered[0]))
 
 
-def recall(rows: list[Row], edges: Sequence[int]) -> list[dict[str, Any]]:
+def by_distance(rows: list[Row], edges: Sequence[int], seeds: int) -> list[dict[str, Any]]:
     """Success where a fact is needed, by the tokens since it was last shown on the oracle's way, nearest first.
 
-    Twins are first: the same ways, with the fact repeated on the page that needs it.
+    Twins are first: the same ways, with the fact repeated on the page that needs it. [] without such tasks. A way's
+    tokens are those of the task's first data seed.
 
     Args:
         edges: where one group of distances ends and the next begins.
+        seeds: data seeds that each task is played on.
     """
-    if not edges:
-        return []
-    groups_of = {"repeated": [row for row in rows if row.get("twin_of") and row.get("needle")]}
-    for low, high in zip((0, *edges), (*edges, None), strict=True):
-        name = f"{low:,} and more" if high is None else f"{low:,} to {high - 1:,}" if low else f"up to {high - 1:,}"
-        groups_of[name] = [
-            row for row in rows if _far(row) and bisect_right(edges, row["tokens_between"]) == len(groups_of) - 1
-        ]
-    return [{"tokens": name, **_counted(some)} for name, some in groups_of.items()]
+    far = [row for row in rows if _needs_memory(row)]
+    kinds = {"repeated": [row for row in rows if row.get("twin_of") and row.get("needle")]}
+    for number, (low, high) in enumerate(zip((0, *edges), (*edges, None), strict=True)):
+        kinds[_between(low, high)] = [row for row in far if bisect_right(edges, row["tokens_between"]) == number]
+    return [{"tokens": name, **_counted(some, seeds)} for name, some in kinds.items()] if far else []
 
 
-def _counted(rows: list[Row]) -> dict[str, Any]:
-    won = sum(row["success"] is True for row in rows)
-    return {"success": won, "finished": len(rows), "ci95": list(wilson(won, len(rows))) if rows else None}
+def _between(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{low:,} and more" if low else "not repeated"
+    return f"{low:,} to {high - 1:,}" if low else f"up to {high - 1:,}"
 
 
-def _far(row: Row) -> bool:
+def _counted(rows: list[Row], seeds: int) -> dict[str, Any]:
+    won = Counter(row["task_id"] for row in rows if row["success"] is True)
+    successes = [won[task] for task in sorted({row["task_id"] for row in rows})]
+    interval = list(wilson_clustered(successes, seeds)) if rows else None
+    return {"success": sum(successes), "finished": len(rows), "ci95": interval}
+
+
+def _needs_memory(row: Row) -> bool:
     """Whether a fact has to be remembered in it, and is not repeated where it is needed."""
     return row.get("tokens_between") is not None and not row.get("twin_of")
 

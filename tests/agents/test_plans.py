@@ -163,6 +163,17 @@ def test_what_is_recalled_is_no_part_of_the_action(notes: bool) -> None:
     assert session_text(chat, engine).count(recalled) == 1
 
 
+@pytest.mark.parametrize(
+    ("notes", "recall", "limits"), [(False, False, [768, None]), (True, False, [768, 384]), (False, True, [768, 384])]
+)
+def test_a_reply_with_a_note_has_room_for_it(notes: bool, recall: bool, limits: list[int | None]) -> None:
+    model = ScriptedChatModel(replies=[PLAN, f"1 {CLICK}"])
+    prompting = Prompting(plan=True, explain_actions=False, recall=recall)
+    agent = WebAgent(model, "Find the kettle.", prompting=prompting, notes=notes, constrained=True)
+    agent.act(page("p0"))
+    assert [options.get("max_tokens") for options in model.options] == limits
+
+
 def test_a_window_that_holds_the_plan_and_not_the_page_ends_the_episode_with_what_the_plan_took() -> None:
     class Full(ScriptedChatModel):
         def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,39 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def html(evil: Lab) -> str:
     return (evil.run / "report.html").read_text()
+
+
+def test_what_a_run_says_of_dropping_pages_of_papers_and_of_distance_is_shown(evil: Lab, tmp_path: Path) -> None:
+    run = tmp_path / "2026-told"
+    shutil.copytree(evil.run, run)
+    config = json.loads((run / "config.json").read_text())
+    config["settings"]["arms"] = [["full", None], ["obs-window", "full/2"], ["conf-kv", "full/2"]]
+    first = [row for row in evil.rows() if row["policy"] == "full"]
+    rows = []
+    for number, row in enumerate(first):
+        for policy, budget in config["settings"]["arms"]:
+            told = {
+                "policy": policy,
+                "budget": budget,
+                "episode_id": f"{number}-{policy}",
+                "success": policy != "conf-kv",
+            }
+            rows.append(row | told | {"needle": "code", "tokens_between": 1000 + number, "twin_of": None})
+    (run / "config.json").write_text(json.dumps(config))
+    (run / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert runs_report(str(run), tmp_path) == 0
+    page = Page((run / "report.html").read_text())
+    assert "(obs-window) under full/2, 2 of 2, next conf-kv with 0." in page.text
+    assert "What the papers say" in page.text
+    assert "95.3%" in page.text
+    labels = [dict(attributes).get("aria-label") for tag, attributes in page.tags if tag == "svg"]
+    assert "Success over the distance of the fact, by policy" in labels
+
+
+def test_a_run_without_such_policies_and_tasks_shows_none_of_that(html: str) -> None:
+    assert "No other policy did better" not in html
+    assert "What the papers say" not in html
+    assert "Success over the distance" not in html
 
 
 def test_nothing_is_loaded_from_elsewhere(html: str) -> None:

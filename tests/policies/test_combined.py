@@ -12,7 +12,7 @@ from agentkv.cache.facts import Role
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
 from agentkv.policies.combined import ByRole, Mixture, ranked
-from agentkv.policies.scorers import AttentionMass, Recency
+from agentkv.policies.scorers import AttentionMass, Recency, SegmentMean
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 TASK, PAGE, REPLY = (Role.TASK, 12), (Role.OBSERVATION, 20), (Role.ACTION, 6)
@@ -56,6 +56,14 @@ def test_own_words_and_the_newest_page_outlive_older_pages(inner: str) -> None:
     for head in kept(session):
         assert own | tokens_of(4) <= head
         assert head & older, "the room that is left holds older pages"
+
+
+def test_where_own_words_alone_do_not_fit_the_part_decides_among_them() -> None:
+    session = after_pages({"scorer": {"name": "by-role", "of": "recency"}}, 24)
+    older = set().union(*map(tokens_of, range(4)))
+    own = set(range(session.logical_length)) - older - tokens_of(4)
+    for head in kept(session):
+        assert head == set(sorted(own)[-24:])
 
 
 def test_where_even_those_do_not_fit_the_page_goes_before_own_words() -> None:
@@ -111,6 +119,38 @@ def test_what_the_parts_read_is_read() -> None:
     assert (plain.mass, plain.creation, plain.needs_segments, plain.needs_surprise) == (None, None, False, False)
 
 
+def test_the_example_of_the_docs_scores_whole_segments() -> None:
+    part = {"name": "mixture", "of": ["segment-surprise", "attention-mass"], "weights": [2, 1]}
+    recipe = {"scorer": {"name": "by-role", "of": part}, "segments": True, "sinks": 4}
+    policy = policies.build("compose", recipe=recipe)
+    assert isinstance(policy.scorer, SegmentMean)
+    assert policy.options["recipe"]["segments"] is True  # type: ignore[index]
+    alone = policies.build(
+        "compose", recipe={"scorer": {"name": "by-role", "of": "segment-surprise"}, "segments": True}
+    )
+    assert isinstance(alone.scorer, ByRole), "what keeps whole segments by itself is not averaged over them"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"protect": ["system", "task"]},
+        {"trigger": "confidence", "precision": {"name": "age", "format": "int8"}},
+        {"precision": {"name": "age", "format": "fp8"}, "trigger": "block"},
+        {"whole_observations": True},
+        {"segments": True, "allocator": "pyramid"},
+    ],
+)
+def test_they_go_with_all_other_parts(more: dict[str, object]) -> None:
+    part = {"name": "mixture", "of": ["recency", "attention-mass"]}
+    session = after_pages({"scorer": {"name": "by-role", "of": part}, "sinks": 4, **more}, 72)
+    engine = tiny_engine(dtype=torch.float32)
+    for token in random_ids(40, seed=3):
+        assert bool(logits_after(engine, session, [token]).isfinite().all())
+    assert session.stats.evicted_tokens > 0
+    assert session.stats.peak_bytes <= session.limits.max_bytes
+
+
 def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -> None:
     part = {"name": "mixture", "of": ["recency", "retention"], "weights": [2, 1]}
     session = after_pages({"scorer": {"name": "by-role", "of": part}, "segments": True, "sinks": 2}, 60)
@@ -135,7 +175,7 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
 @pytest.mark.parametrize(
     ("scorer", "said"),
     [
-        ({"name": "by-role", "of": "none"}, "scorer: of: none scores nothing; name a scorer"),
+        ({"name": "by-role", "of": "none"}, "scorer: of: nothing is scored; name a scorer: recency, "),
         ({"name": "by-role", "of": "recencie"}, "there is no part 'recencie'; did you mean 'recency'?"),
         ({"name": "by-role", "on": "recency"}, "there is no parameter 'on'; known: of"),
         ({"name": "mixture"}, "of must be a list of two scorers or more, not None"),
@@ -151,3 +191,17 @@ def test_parts_that_do_not_go_together_are_refused(scorer: object, said: str) ->
         policies.build("compose", recipe={"scorer": scorer})
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_ranks_of_heads_do_not_compete() -> None:
+    recipe = {"scorer": {"name": "by-role", "of": "recency"}, "trigger": "block", "allocator": "global"}
+    for more in ({}, {"segments": True}):
+        with pytest.raises(AgentKVError, match="allocator: heads compete by their scores"):
+            policies.build("compose", recipe=recipe | more)
+
+
+def test_a_scorer_that_is_a_part_of_itself_is_refused(tmp_path) -> None:
+    recipe = tmp_path / "round.yaml"
+    recipe.write_text("scorer: &a {name: by-role, of: *a}\n")
+    with pytest.raises(AgentKVError, match=r"round\.yaml: scorers are nested too deep, or one is a part of itself"):
+        policies.build(str(recipe))

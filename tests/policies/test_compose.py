@@ -201,7 +201,7 @@ def test_compose_needs_a_recipe_and_is_no_policy_by_itself() -> None:
 
 @pytest.mark.parametrize("table", [SCORERS, ALLOCATORS, PRECISIONS, TRIGGERS])
 def test_every_part_is_made_and_makes_itself_again(table) -> None:
-    needed = {"mixture": {"of": ["recency", "noise"]}}
+    needed = {"mixture": {"of": ["recency", "noise"]}, "by-role": {"of": "recency"}}
     for name, part in table.items():
         component, values = part.make("here", needed.get(name, {}))
         assert tuple(values) == part.parameters, name

@@ -190,6 +190,9 @@ def test_what_is_recalled_belongs_to_the_training(base: Path, traces: Path, tmp_
     assert "remembered" not in (out / "README.md").read_text()
     with pytest.raises(TrainError, match="with another recall"):
         run(options(base, traces, out))
+    run(options(base, traces, tmp_path / "taught"))
+    with pytest.raises(TrainError, match=r"with another recall \(True, not None\)"):
+        run(options(base, traces, tmp_path / "taught", recall=False))
 
 
 def test_plans_alone_are_taught_and_validated(base: Path, tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ def tests_text() -> TestText:
     return test_text()
 
 
+NEEDLE = {"kind": "relation", "fact": "A", "note": "A is more.", "used_step": 2}
+
+
 def many(count: int = 20) -> list[dict[str, Any]]:
     return [row(number, family) for family in FAMILIES for number in range(count)]
 
@@ -51,6 +54,9 @@ def test_files_are_read_and_each_task_is_taken_once(tmp_path: Path) -> None:
         (json.dumps(row(2, plan=[3])), "line 2 is no trace .TypeError: 3 is no text"),
         (json.dumps(row(2, open=[])), "does not say which tabs are open"),
         (json.dumps(row(2, plan=["stop []"])), "plan_step is 2, of 1 steps of the plan"),
+        (json.dumps(row(2, needle={"kind": "code", "note": "n", "used_step": 2})), "no trace .KeyError: 'fact'"),
+        (json.dumps(row(2, needle={"kind": "code", "fact": "f", "used_step": 2})), "no trace .KeyError: 'note'"),
+        (json.dumps(row(2, needle={**NEEDLE, "compared": 3})), "no trace .TypeError: 3 is no text"),
     ],
 )
 def test_a_line_that_is_no_trace_is_named(tmp_path: Path, line: str, said: str) -> None:
@@ -58,6 +64,17 @@ def test_a_line_that_is_no_trace_is_named(tmp_path: Path, line: str, said: str) 
     file.write_text(file.read_text() + line + "\n")
     with pytest.raises(TrainError, match=said):
         read_traces([file])
+
+
+def test_what_is_compared_is_optional_and_is_trained_on(tmp_path: Path) -> None:
+    sentences, digests = [], set()
+    for more in ({}, {"compared": ""}, {"compared": "A: 3; B: 2"}):
+        found = read_traces([write(tmp_path / "a.jsonl", [row(1, needle=NEEDLE | more)])])
+        assert found[0].needle is not None
+        sentences.append(found[0].needle.sentence)
+        digests.add(digest(found))
+    assert sentences == ["A is more.", "A is more.", "A: 3; B: 2; A is more."]
+    assert len(digests) == 2
 
 
 @pytest.mark.parametrize("first", ["plans", "whole"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,7 @@ class TeachOptions:
     def prompting(self) -> Prompting:
         """How the agent will ask the model. Raises ModelError: the adapter to begin with is damaged."""
         taught = prompting_of(self.start) if self.start is not None else TAUGHT
-        given = {name: value for name in _PROMPTING if (value := getattr(self, name)) is not None}
-        prompting = replace(taught, **given)
-        return prompting if prompting.plan or self.recall else replace(prompting, recall=False)
+        return taught.but(**{name: getattr(self, name) for name in _PROMPTING})
 
 
 def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -107,7 +105,7 @@ def run(options: TeachOptions, interrupted: Callable[[], bool] = lambda: False) 
     """
     if not 0 <= options.notes <= 1:
         raise TrainError(f"--notes must be a share from 0 to 1, not {options.notes}")
-    if options.recall and not options.prompting.plan:
+    if options.recall and not options.prompting.recall:
         raise TrainError("--recall has no use without a plan, whose open steps it is for; add --plan")
     import matplotlib  # noqa: F401 - missing, it should be missed now and not after hours
     import peft  # noqa: F401
@@ -186,12 +184,9 @@ def _facts(options: TeachOptions, traces: list[Trace], fingerprint: str, start: 
         "fingerprint": fingerprint,
         "traces": digest(traces),
         "notes": options.notes,
-        # Trainings of before go on: they know no other names (which are in the traces' digest) and recall nothing.
         # Following a plan is no matter of training.
+        **{name: value for name in _PROMPTING if (value := getattr(options.prompting, name)) or name != "recall"},
         **({"rename": options.rename} if options.rename else {}),
-        "plan": options.prompting.plan,
-        "explain_actions": options.prompting.explain_actions,
-        **({"recall": True} if options.prompting.recall else {}),
         "replies_only": options.replies_only,
         "start": start and start.folder.resolve().name,
         "start_weights": start and sha256((start.folder / WEIGHTS).read_bytes()).hexdigest(),

@@ -153,8 +153,8 @@ def _needle(row: Any, steps: int) -> TraceNeedle | None:
     used = row["used_step"]
     if not isinstance(used, int) or not 1 <= used <= steps:
         raise ValueError(f"used_step is {used!r}, of {steps} steps")
-    kind, fact, note, compared = (_text(row.get(name, "")) for name in ("kind", "fact", "note", "compared"))
-    return TraceNeedle(kind, fact, note, used, compared)
+    kind, fact, note = (_text(row[name]) for name in ("kind", "fact", "note"))
+    return TraceNeedle(kind, fact, note, used, _text(row.get("compared", "")))
 
 
 def _text(value: Any) -> str:

@@ -96,7 +96,7 @@ def memory_over_steps(key: str, series: Sequence[Series], title: str) -> str:
     return _svg(f"memory-{key}", (3.6, 2.1), draw, title)
 
 
-def success_vs_recall(arms: Sequence[dict[str, Any]], colors: Sequence[str]) -> str:
+def success_vs_distance(arms: Sequence[dict[str, Any]], colors: Sequence[str]) -> str:
     """Success where a fact is needed over the tokens since it was shown, one line per arm; "" without such tasks."""
     told = [(arm["distances"], color) for arm, color in zip(arms, colors, strict=True) if arm["distances"]]
     if not told:
@@ -115,7 +115,7 @@ def success_vs_recall(arms: Sequence[dict[str, Any]], colors: Sequence[str]) -> 
         axes.set_xticks(range(len(names)), names)
         axes.set(xlabel="tokens since the fact was shown", ylabel="success (%)", ylim=(-4, 104))
 
-    return _svg("recall", (5.0, 3.1), draw, "Success over the distance of the fact, by policy")
+    return _svg("distance", (5.0, 3.1), draw, "Success over the distance of the fact, by policy")
 
 
 def step_time(arms: Sequence[dict[str, Any]]) -> str:

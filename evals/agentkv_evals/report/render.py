@@ -36,7 +36,7 @@ def render_report(run: RunFolder, summary: dict[str, Any]) -> str:
             commits=list(dict.fromkeys(start["git"]["commit"] for start in config["starts"] if start["git"])),
             viewer=view.viewer_data(run, tasks),
             success_svg=Markup(plots.success_vs_memory(summary["arms"], colors)),
-            recall_svg=Markup(plots.success_vs_recall(summary["recall"], colors)),
+            distance_svg=Markup(plots.success_vs_distance(summary["by_distance"], colors)),
             headline=headline(summary),
             claims=beside_claims(summary),
             time_svg=Markup(plots.step_time(summary["arms"])),
