@@ -42,6 +42,11 @@ class Scorer(ABC):
     by_segment: bool = False
     ranks: bool = False
 
+    @property
+    def settled(self) -> Mapping[str, object]:
+        """Options of its policy that ``bind`` has decided."""
+        return {}
+
     @abstractmethod
     def __call__(self, view: CacheView) -> Tensor:
         """[L, H, S] floating, higher is kept. Values of protected and empty slots are ignored."""
@@ -164,7 +169,11 @@ class Policy:
 
     def bind(self, model: ModelFacts) -> Policy:
         """The policy for one model. Raises AgentKVError if it does not fit."""
-        return self if self.scorer is None else replace(self, scorer=self.scorer.bind(model))
+        if self.scorer is None:
+            return self
+        scorer = self.scorer.bind(model)
+        settled = {name: value for name, value in scorer.settled.items() if name in self.options}
+        return replace(self, scorer=scorer, options={**self.options, **settled})
 
     def recent_slots(self, max_slots: int) -> int:
         # With mixed precision the newest token is always there, at full width, to be the next one quantised.

@@ -129,6 +129,15 @@ def load_gates(path: str | Path, device: torch.device | None = None) -> Gates:
     return _load(str(path), changed, device)
 
 
+def trained_for(path: str | Path) -> str | None:
+    """The fingerprint of the weights that a file's gates were trained for, if it says. Raises GatesFileError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("fingerprint")
+    except (OSError, SafetensorError) as error:
+        raise GatesFileError(f"{path} is no whole gates file: {error}") from error
+
+
 @lru_cache(maxsize=4)
 def _load(path: str, changed: int, device: torch.device | None) -> Gates:
     metadata, tensors = _read(path)

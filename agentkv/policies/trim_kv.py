@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from agentkv.policies.base import Policy, Scorer
 from agentkv.policies.registry import register
 from agentkv.policies.rules import CreationRule, ModelFacts
 from agentkv.policies.shares import Share, check_count, check_positive, check_share
+from agentkv.policies.shipped_gates import find_gates
 from agentkv.policies.triggers import Block
 from agentkv.policies.trim_gates import Gates, load_gates, random_gates
 
-RANDOM = "random"
+RANDOM, AUTO = "random", "auto"
 
 
 @dataclass(frozen=True)
@@ -25,24 +27,28 @@ class LogRetention:
     """log β of each token, from the input of the attention layer, once.
 
     Attributes:
-        gates_from: path of a file of gates, or "random".
+        gates_from: path of a file of gates, "random", or "auto": those that an installed package brings for the model.
         seed: of random gates.
+        digest: that the gates of a package must have; "" takes any, and ``bind`` sets it.
         gates: set for one model by ``bind``.
     """
 
     gates_from: str = RANDOM
     seed: int = 0
+    digest: str = ""
     gates: Gates | None = None
     needs_hidden: bool = True
 
     def bind(self, model: ModelFacts) -> LogRetention:
-        """Raises GatesFileError if the gates are not for this model."""
+        """Raises GatesFileError if the gates are not for this model, or there are none for it."""
         if self.gates_from == RANDOM:
             gates = random_gates(model.layers, model.hidden_size, model.kv_heads, self.seed, model.device)
-        else:
-            gates = load_gates(self.gates_from, model.device)
-            gates.check(model)
-        return replace(self, gates=gates)
+            return replace(self, gates=gates)
+        gates = load_gates(_shipped(model) if self.gates_from == AUTO else self.gates_from, model.device)
+        gates.check(model)
+        if self.digest not in ("", gates.digest):
+            raise GatesFileError(f"{gates.source} holds other gates than the session was saved with; {_OLD_PACKAGE}")
+        return replace(self, gates=gates, digest=gates.digest)
 
     def __call__(self, layer: int, keys: Tensor, hidden: Tensor | None) -> Tensor:
         assert self.gates is not None, "bind first"
@@ -56,6 +62,11 @@ class Retention(Scorer):
 
     creation: CreationRule | None = None
 
+    @property
+    def settled(self) -> Mapping[str, object]:
+        rule = self.creation
+        return {"digest": rule.digest} if isinstance(rule, LogRetention) and rule.gates_from == AUTO else {}
+
     def __call__(self, view: CacheView) -> Tensor:
         assert view.creation is not None
         return view.creation * (view.logical_length + 1 - view.token_index).float()
@@ -68,12 +79,13 @@ def trim_kv(
     """Keep the tokens whose learned retention has decayed least; each head keeps the same number.
 
     Args:
-        gates: a file of gates trained for the model, or "random": untrained ones, a control.
+        gates: a file of gates trained for the model; "auto", those that an installed package brings for its weights; or
+            "random": untrained ones, a control.
         seed: of random gates.
         block: slots freed by one decision (the paper's buffer).
         recent: newest slots never evicted; the paper protects none.
         sinks: first tokens never evicted; the paper protects none.
-        digest: sha256 that the file must have, as saved sessions say; "" takes any.
+        digest: sha256 that the file of the gates must have, as saved sessions say; "" takes any.
     """
     return _trim_kv("trim-kv", Uniform(), gates, seed, block, recent, sinks, digest)
 
@@ -106,11 +118,11 @@ def _trim_kv(
 ) -> Policy:
     block, recent = (check_share(name, option, value) for option, value in (("block", block), ("recent", recent)))
     seed, sinks = (check_count(name, option, value) for option, value in (("seed", seed), ("sinks", sinks)))
-    if gates != RANDOM:
+    if gates not in (RANDOM, AUTO):
         gates, digest = _checked(name, gates, digest)
     return Policy(
         name=name,
-        scorer=Retention(LogRetention(gates, seed)),
+        scorer=Retention(LogRetention(gates, seed, digest)),
         sinks=sinks,
         recent=recent,
         allocator=allocator,
@@ -119,10 +131,23 @@ def _trim_kv(
     )
 
 
+_OLD_PACKAGE = "install the package's version of then, or begin a new session"
+
+
+def _shipped(model: ModelFacts) -> Path:
+    found = find_gates(model.fingerprint())
+    if found is None:
+        raise GatesFileError(
+            "no installed package brings retention gates for this model; train some with `agentkv train gates` and give"
+            f" gates their path, or {RANDOM!r}, a control"
+        )
+    return found
+
+
 def _checked(name: str, gates: object, digest: str) -> tuple[str, str]:
     """Absolute path and digest of a file of gates that can be read."""
     if not isinstance(gates, str | Path):
-        raise AgentKVError(f"{name}: gates must be the path of a gates file or {RANDOM!r}, not {gates!r}")
+        raise AgentKVError(f"{name}: gates must be the path of a gates file, {AUTO!r} or {RANDOM!r}, not {gates!r}")
     path = str(Path(gates).expanduser().resolve())
     found = load_gates(path).digest
     if digest not in ("", found):

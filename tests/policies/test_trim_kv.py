@@ -15,6 +15,7 @@ from agentkv import policies
 from agentkv.cache.view import CacheView
 from agentkv.engine import Engine, SamplingParams
 from agentkv.errors import AgentKVError, BudgetTooSmall, GatesFileError
+from agentkv.policies import shipped_gates
 from agentkv.policies.trim_gates import Gates, load_gates, random_gates, save_gates
 from agentkv.policies.trim_kv import Retention
 from tests.policies.reference import HEADS, LAYERS, after_the_prompt, best, held
@@ -194,6 +195,77 @@ def test_random_gates_repeat_with_their_seed_and_forget_nothing() -> None:
     assert float(first.log_beta(0, hidden).exp().min()) > 1 - 1e-6
     random_gates.cache_clear()
     assert torch.equal(random_gates(2, HIDDEN, 2, 1).w1, first.w1)
+
+
+class Package:
+    """An entry point of an installed package."""
+
+    def __init__(self, name: str, brings: object) -> None:
+        self.name, self.value, self._brings = name, f"{name}:GATES", brings
+
+    def load(self) -> object:
+        if isinstance(self._brings, Exception):
+            raise self._brings
+        return self._brings
+
+
+@pytest.fixture
+def installed(monkeypatch) -> list[Package]:
+    packages: list[Package] = []
+    monkeypatch.setattr(shipped_gates, "entry_points", lambda group: packages if group == "agentkv.gates" else [])
+    return packages
+
+
+class TestPackages:
+    def test_gates_are_found_by_the_weights(self, engine: Engine, installed: list[Package], tmp_path: Path) -> None:
+        save_gates(lively_gates(fingerprint="another"), tmp_path / "other")
+        save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "own")
+        installed += [Package("theirs", tmp_path / "other"), Package("ours", tmp_path / "own")]
+        ids, held_by = random_ids(90), []
+        for gates in ("auto", str(tmp_path / "own")):
+            session = engine.open_session("trim-kv", 40, gates=gates)
+            logits_after(engine, session, ids)
+            held_by.append([held(session, layer, head) for layer in range(LAYERS) for head in range(HEADS)])
+        assert held_by[0] == held_by[1]
+
+    def test_a_session_goes_on_with_the_gates_it_had(
+        self, engine: Engine, installed: list[Package], tmp_path: Path
+    ) -> None:
+        save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "own")
+        installed += [Package("ours", tmp_path / "own")]
+        session = engine.open_session("trim-kv", 40, gates="auto")
+        logits_after(engine, session, random_ids(90))
+        assert session.policy.options["gates"] == "auto"
+        assert session.policy.options["digest"] == load_gates(tmp_path / "own").digest
+        engine.save_session(session, tmp_path / "s")
+        restored = engine.restore_session(tmp_path / "s")
+        torch.testing.assert_close(logits_after(engine, restored, [5]), logits_after(engine, session, [5]))
+        newer = replace(lively_gates(fingerprint=engine.weights_fingerprint), b2=torch.full((LAYERS, HEADS), 3.0))
+        save_gates(newer, tmp_path / "newer")
+        installed[:] = [Package("ours", tmp_path / "newer")]
+        with pytest.raises(GatesFileError, match="other gates than the session was saved with; install the package"):
+            engine.restore_session(tmp_path / "s")
+
+    @pytest.mark.parametrize(
+        ("brings", "said"),
+        [
+            ([], "no installed package brings retention gates for this model; train some with"),
+            (["twice", "twice"], "several installed packages bring gates for this model: p0, p1; name a file"),
+            (["text"], "are no path of a file; mend that package"),
+            (["fault"], r"cannot be loaded \(no such module\)"),
+            (["junk"], "is no whole gates file"),
+        ],
+    )
+    def test_what_is_not_one_file_of_gates_is_refused(
+        self, engine: Engine, installed: list[Package], tmp_path: Path, brings: list[str], said: str
+    ) -> None:
+        save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "twice")
+        (tmp_path / "junk").write_text("junk")
+        things = {"text": "gates", "fault": ImportError("no such module"), "junk": tmp_path / "junk"}
+        installed += [Package(f"p{n}", things.get(name, tmp_path / "twice")) for n, name in enumerate(brings)]
+        with pytest.raises(GatesFileError, match=said) as refusal:
+            engine.open_session("trim-kv", 40, gates="auto")
+        assert "\n" not in str(refusal.value)
 
 
 class TestFiles:
