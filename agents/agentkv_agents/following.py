@@ -31,7 +31,8 @@ class Course:
         unsure: whether what was done for that step may have been all of it, or only on the way to it. Then the agent
             says by its next number which it was.
         binding: whether steps that the plan tells have to be taken as they were written.
-        recall: whether a reply may begin with a note where the plan leaves something open.
+        recall: whether a reply may begin with a note where the plan leaves something open, and does where a text is
+            to be typed that the plan does not tell: what a demonstration types there was always to be remembered.
     """
 
     steps: tuple[Action | None, ...]
@@ -69,14 +70,17 @@ class Course:
         told = dict.fromkeys(self.numbers, "")
         if self.binding and not self._through:
             told = {number: ways(self.steps[number - 1], observation, exclude) for number in self.numbers}
-        notes = {number: "note? " if self._recalls(number) else "" for number in told}
+        notes = {number: self._recalled(number, own) for number, own in told.items()}
         starts = [f'{notes[number]}"{number} " ({own or "unbound"})' for number, own in told.items()]
         grammar = start_with(action_grammar(observation, exclude=exclude), " | ".join(starts), "unbound")
         return grammar + note_rule() if any(notes.values()) else grammar
 
-    def _recalls(self, number: int) -> bool:
+    def _recalled(self, number: int, own: str) -> str:
+        """The place of a note before a step: none where the plan tells all, a must where a text is to be typed now."""
         step = self.steps[number - 1]
-        return self.recall and (step is None or UNKNOWN in (step.label, step.text))
+        if not self.recall or (step is not None and UNKNOWN not in (step.label, step.text)):
+            return ""
+        return "note " if own and step is not None and step.kind == "type" else "note? "
 
     @property
     def _through(self) -> bool:

@@ -21,7 +21,8 @@ class Prompting:
         plan: whether it is to write a plan first, and to go through it by number (see `agentkv_agents.plans`).
         explain_actions: whether the system message explains the actions, which a model that was taught may not need.
         follow_plan: whether a step that the plan tells is taken as it was written (see `agentkv_agents.following`).
-        recall: whether the reply for a step that the plan leaves open may begin with a note of what it is about.
+        recall: whether the reply for a step that the plan leaves open may begin with a note of what it is about;
+            that for a text to be typed does.
     """
 
     plan: bool = False

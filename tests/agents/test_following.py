@@ -179,11 +179,17 @@ def test_where_the_plan_leaves_something_open_it_may_be_recalled(step: str, done
     course = Course((action(step), action("stop []")), recall=True)
     taken = accepting(course.grammar(shop()))
     assert taken(f"{NOTE}1 {done}")
-    assert taken(f"1 {done}")
+    assert taken(f"1 {done}") == ("type" not in step), "a text that the plan does not tell is to be remembered"
     assert not taken(f"1 {NOTE}{done}")
     assert not taken(f"{NOTE}{NOTE}1 {done}")
     assert not accepting(Course(course.steps).grammar(shop()))(f"{NOTE}1 {done}")
     assert accepting(Course(course.steps, recall=True, binding=False).grammar(shop()))(f"{NOTE}1 {done}")
+
+
+def test_where_the_field_is_not_on_the_page_nothing_need_be_recalled_yet() -> None:
+    taken = accepting(Course((action('type "Comment" [?] [0]'),), recall=True).grammar(shop()))
+    assert taken(f"1 {MORE}")
+    assert taken(f"{NOTE}1 {MORE}")
 
 
 def test_what_the_plan_tells_is_done_without_words() -> None:
