@@ -218,7 +218,7 @@ SCORERS: dict[str, Part] = {
     "importance-and-redundancy": ScorerOf("r-kv", ("weight", "window", "kernel")),
     "key-norm": ScorerOf("knorm"),
     "key-difference": ScorerOf("keydiff"),
-    "retention": ScorerOf("trim-kv", ("gates", "seed")),
+    "retention": ScorerOf("trim-kv", ("gates", "seed", "digest")),
     "segment-surprise": ScorerOf("surprise"),
     "oldest-observation": ScorerOf("obs-window"),
     "by-role": ByRoleOf(),

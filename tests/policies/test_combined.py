@@ -159,7 +159,7 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
         "name": "by-role",
         "of": {
             "name": "mixture",
-            "of": [{"name": "recency"}, {"name": "retention", "gates": "random", "seed": 0}],
+            "of": [{"name": "recency"}, {"name": "retention", "gates": "random", "seed": 0, "digest": ""}],
             "weights": [2, 1],
         },
     }

@@ -197,6 +197,17 @@ def test_random_gates_repeat_with_their_seed_and_forget_nothing() -> None:
     assert torch.equal(random_gates(2, HIDDEN, 2, 1).w1, first.w1)
 
 
+def test_a_recipe_keeps_the_digest_of_its_gates(engine: Engine, path: Path, tmp_path: Path) -> None:
+    recipe = {"scorer": {"name": "retention", "gates": str(path)}, "trigger": "block"}
+    session = engine.open_session("compose", 64, recipe=recipe)
+    logits_after(engine, session, random_ids(90))
+    engine.save_session(session, tmp_path / "s")
+    engine.restore_session(tmp_path / "s")
+    save_gates(lively_gates(seed=6), path)
+    with pytest.raises(AgentKVError, match="holds other gates than the session was saved with"):
+        engine.restore_session(tmp_path / "s")
+
+
 class Package:
     """An entry point of an installed package."""
 
