@@ -118,6 +118,7 @@ def gates(
     capacity: Annotated[int, _option(help="M: tokens a head may hold.")] = 128,
     weight: Annotated[float, _option(help="Of the hinge on what is held above M.")] = 1.0,
     pooled: Annotated[bool, _option("--pooled", help="Heads share M, for trim-kv-db.")] = False,
+    validate: Annotated[int, _option(help="Documents of each kind that validate.")] = 4,
     lr: Annotated[float, _option(help="Highest learning rate.")] = 1e-3,
     patience: Annotated[
         int, _option(help="Validations without a lower loss that end the training.")
@@ -152,7 +153,7 @@ def gates(
 
         more = {"more": partial(trace_documents, tuple(traces), prompting_of(model)), "sources": tuple(traces)}
     options = GateOptions(
-        tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled,
+        tuple(text), out, model, settings, document, width, bias, capacity, weight, pooled, validate,
         check=lambda texts: check_texts(texts, test_text()),
         dtype=dtype, device=device, finish=finish, fresh=fresh, json=as_json, **more,
     )  # fmt: skip

@@ -101,10 +101,12 @@ def random_gates(
 def save_gates(gates: Gates, path: str | Path) -> None:
     """Write gates to a safetensors file: ``layers.{i}.{w1,b1,w2,b2}`` and, in its metadata, format and fingerprint.
 
+    A tensor that bfloat16 can say without loss is written in it.
+
     Raises GatesFileError if the file cannot be written.
     """
     tensors = {
-        f"layers.{layer}.{part}": getattr(gates, part)[layer].detach().cpu().contiguous()
+        f"layers.{layer}.{part}": _smallest(getattr(gates, part)[layer].detach().cpu().contiguous())
         for layer in range(gates.w1.shape[0])
         for part in _PARTS
     }
@@ -115,6 +117,11 @@ def save_gates(gates: Gates, path: str | Path) -> None:
         save_file(tensors, path, metadata)
     except (OSError, SafetensorError) as error:
         raise GatesFileError(f"cannot write the gates file {path}: {error}") from error
+
+
+def _smallest(tensor: Tensor) -> Tensor:
+    half = tensor.bfloat16()
+    return half if torch.equal(half.float(), tensor) else tensor
 
 
 def load_gates(path: str | Path, device: torch.device | None = None) -> Gates:

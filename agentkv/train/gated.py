@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from agentkv.cache.adapter import attention_layers
@@ -60,20 +60,28 @@ def gated_attention(
     lengths = check_plain(document_lengths, kwargs)
     fading = gated_run.log_beta[int(module.layer_idx)]  # type: ignore[arg-type]
     parts = zip(*(t[0].split(lengths, dim=1) for t in (query, key, value)), fading.split(lengths, dim=1), strict=True)
-    # Scores of a layer are computed again for the gradient: kept, they would be the most of the memory.
-    out = [checkpoint(_faded, q, k, v, own, scaling, use_reentrant=False) for q, k, v, own in parts]
+    out = [_faded(q, k, v, own, scaling) for q, k, v, own in parts]
     return torch.cat(out, dim=1).transpose(0, 1).unsqueeze(0).contiguous(), None
 
 
 def _faded(query: Tensor, key: Tensor, value: Tensor, log_beta: Tensor, scaling: float) -> Tensor:
-    """One document: query [Hq, T, D], key and value [H, T, D], log β [H, T] to [Hq, T, D]."""
-    heads, length, _ = key.shape
-    at = torch.arange(length, device=query.device)
-    age = at.unsqueeze(-1) - at
-    bias = (age * log_beta.unsqueeze(1)).masked_fill(age < 0, float("-inf"))
-    grouped = query.unflatten(0, (heads, -1))
-    scores = torch.matmul(grouped, key.unsqueeze(1).transpose(-1, -2)).float() * scaling + bias.unsqueeze(1)
-    return torch.matmul(scores.softmax(-1).to(value.dtype), value.unsqueeze(1)).flatten(0, 1)
+    """One document: query [Hq, T, D], key and value [H, T, D], log β [H, T] to [Hq, T, D].
+
+    q·k + (t − i) log β_i is the product of (q, t, 1) and (k, log β_i, −i log β_i), so plain attention with two more
+    numbers per head computes it, and no T × T scores are held. Rounding moves an exponent by T · 2⁻²⁴ of log β_i at
+    most, since t counts from the document's middle.
+    """
+    length, size = value.shape[1:]
+    exact = log_beta.dtype  # float32, since half precision would round ages
+    at = torch.arange(length, device=query.device, dtype=exact) - (length - 1) / 2
+    age = torch.stack([at, torch.ones_like(at)], dim=-1).expand(len(query), -1, -1)
+    fading = torch.stack([log_beta, -at * log_beta], dim=-1)
+    own = torch.cat([query.to(exact) * scaling, age], dim=-1)
+    others = torch.cat([key.to(exact), fading], dim=-1)
+    held = pad(value.to(exact), (0, age.shape[-1]))  # the CPU's fast kernel wants values as wide as keys
+    others, held = (t.repeat_interleave(len(query) // len(key), dim=0).unsqueeze(0) for t in (others, held))
+    out = scaled_dot_product_attention(own.unsqueeze(0), others, held, is_causal=True, scale=1.0)
+    return out[0, ..., :size].to(value.dtype)
 
 
 AttentionInterface.register(ATTENTION_NAME, gated_attention)

@@ -122,8 +122,9 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
         trainer = Trainer(objective, parameters, data, options.settings, progress, options.out, log, interrupted)
         screen.begin(trainer.steps, progress.step)
         trained = trainer.finish() if options.finish else trainer.run()
-        save_gates(as_gates(trained.best, fingerprint), options.out / FILE)
-        trainer.use_best(trained.best)
+        best = {**trained.best, "w1": trained.best["w1"].bfloat16().float()}  # halves the file; measured as it is there
+        save_gates(as_gates(best, fingerprint), options.out / FILE)
+        trainer.use_best(best)
         final = trainer.measure()[HELD_OUT]
         _save_page(options, objective, {name: own[0] for name, (_, own) in kinds.items()}, tokenizer)
     save_picture(options.out / PICTURE, read_log(options.out / logs.FILE), options.capacity)

@@ -33,6 +33,12 @@ CLAIMS = (
         "CONF-KV, arXiv 2605.24786, VisualWebArena with a vision-language model (40.2% to 38.3% success)",
     ),
     Claim("arkv", 0.97, 4.0, "ARKV, arXiv 2603.08727, LongBench with models of 3 to 8 billion parameters"),
+    Claim(
+        "trim-kv",
+        0.907,
+        3.8,
+        "TRIM-KV, arXiv 2512.03324, LongMemEval-S with 32K of 123K tokens (44.8 where full KV has 49.4, SnapKV 27.6)",
+    ),
 )
 
 

@@ -77,6 +77,14 @@ def test_a_claim_stands_beside_the_arm_of_the_nearest_memory() -> None:
     assert beside_claims(summary(arms[0])) == []
 
 
+def test_every_paper_of_the_three_has_a_claim() -> None:
+    own = dict.fromkeys([("conf-kv", "full/4"), ("arkv", "full/4"), ("trim-kv", "full/4")], 0.5)
+    arms = [arm("full", None, 30, 1.0), *(arm(policy, budget, 15, 4.0) for policy, budget in own)]
+    claims = [row["claim"] for row in beside_claims(summary(*arms, retention=own))]
+    assert [claim.policy for claim in claims] == ["conf-kv", "arkv", "trim-kv"]
+    assert claims[-1].retention == pytest.approx(44.8 / 49.4, abs=5e-4)
+
+
 def row(
     success: bool, tokens: int | None, twin_of: str | None = None, task: str = "t", seed: int = 0
 ) -> dict[str, Any]:

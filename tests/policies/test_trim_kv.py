@@ -303,6 +303,15 @@ class TestFiles:
         assert loaded.fingerprint == "abc"
         assert load_gates(tmp_path / "g") is loaded, "read once for all sessions"
 
+    def test_what_bfloat16_says_without_loss_takes_half_the_file(self, tmp_path: Path) -> None:
+        gates = lively_gates()
+        save_gates(gates, tmp_path / "whole")
+        gates = replace(gates, w1=gates.w1.bfloat16().float())
+        save_gates(gates, tmp_path / "rounded")
+        assert torch.equal(load_gates(tmp_path / "rounded").w1, gates.w1)
+        whole, rounded = ((tmp_path / name).stat().st_size for name in ("whole", "rounded"))
+        assert whole - rounded == pytest.approx(2 * gates.w1.numel(), abs=64)
+
     def test_gates_for_this_model_by_its_fingerprint(self, engine: Engine, tmp_path: Path) -> None:
         save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "g")
         engine.open_session("trim-kv", 64, gates=str(tmp_path / "g"))

@@ -81,8 +81,24 @@ def test_attention_fades_by_the_formula_inside_each_document() -> None:
     out, _ = gated_attention(module, query, key, value, None, 0.3, document_lengths=(11, 6), gated_run=run)
     for part in (slice(0, 11), slice(11, 17)):
         expected = faded_by_the_formula(query[0, :, part], key[0, :, part], value[0, :, part], log_beta[:, part], 0.3)
-        # Scores are float32, as in the models that are trained.
-        torch.testing.assert_close(out[0, part].transpose(0, 1), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(out[0, part].transpose(0, 1), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_long_documents_fade_as_exactly_as_float32_can_say(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(7)
+    query, key, value = (torch.randn(1, 2, 2000, 8, generator=generator).to(dtype) for _ in range(3))
+    log_beta = -5 * torch.rand(2, 2000, generator=generator) ** 4
+    run = GatedRun(random_gates(1, 8, 2))
+    run.log_beta[0] = log_beta
+    module = torch.nn.Module()
+    module.layer_idx = 0
+    out, _ = gated_attention(module, query, key, value, None, 0.3, document_lengths=(2000,), gated_run=run)
+    age = torch.arange(2000, dtype=torch.float64)[:, None] - torch.arange(2000)
+    bias = (age * log_beta[:, None].double()).masked_fill(age < 0, float("-inf"))
+    scores = query[0].double() @ key[0].double().transpose(-1, -2) * 0.3 + bias
+    expected = (scores.softmax(-1) @ value[0].double()).to(dtype)
+    torch.testing.assert_close(out[0].transpose(0, 1), expected, atol=2e-3 if dtype is torch.float32 else 1e-2, rtol=0)
 
 
 def test_the_loss_is_the_mean_of_both_and_the_hinge_of_what_is_above_capacity() -> None:
