@@ -344,6 +344,7 @@ class CacheController:
             recent=policy.recent_slots(self.limits.max_slots),
             segments=facts.segments(length),
             surprise=facts.surprise(length),
+            ids=facts.ids(length),
             layer_stats=self.layer_stats,
             read_keys=store.read_keys,
             observations=facts.observations(length) if by_observation else None,

@@ -66,6 +66,7 @@ class LedgerFacts:
     Args:
         ends_segment: [V] bool: tokens of the vocabulary that end a sentence or a line; None keeps no segments.
         with_surprise: whether to keep −log p of every token.
+        with_ids: whether to keep the tokens' ids.
         device: where they live.
 
     Attributes:
@@ -73,12 +74,13 @@ class LedgerFacts:
         dropped: tokens taken out of the cache by hand: disjoint ranges (start, end) in order.
     """
 
-    def __init__(self, ends_segment: Tensor | None, with_surprise: bool, device: torch.device):
+    def __init__(self, ends_segment: Tensor | None, with_surprise: bool, device: torch.device, with_ids: bool = False):
         self._ends_segment = ends_segment
         self.spans: list[Span] = []
         self.dropped: list[tuple[int, int]] = []
         self._segments = None if ends_segment is None else torch.zeros(_GROWTH, dtype=torch.int32, device=device)
         self._surprise = torch.zeros(_GROWTH, device=device) if with_surprise else None
+        self._ids = torch.zeros(_GROWTH, dtype=torch.int32, device=device) if with_ids else None
         self._device = device
 
     def add_span(self, span: Span) -> None:
@@ -91,6 +93,9 @@ class LedgerFacts:
 
     def note_tokens(self, first: int, ids: Tensor) -> None:
         """Tokens first, first + 1, … are read. May be repeated."""
+        if self._ids is not None:
+            self._ids = _grown(self._ids, first + len(ids))
+            self._ids[first : first + len(ids)] = ids
         if self._ends_segment is None or self._segments is None:
             return
         self._segments = _grown(self._segments, first + len(ids) + 1)
@@ -111,6 +116,10 @@ class LedgerFacts:
     def surprise(self, length: int) -> Tensor | None:
         return None if self._surprise is None else self._surprise[:length]
 
+    def ids(self, length: int) -> Tensor | None:
+        """[length] int32."""
+        return None if self._ids is None else self._ids[:length]
+
     def observations(self, length: int) -> Tensor:
         """[length] int32: number of the observation of each token, −1 for none."""
         numbers = torch.full((length,), -1, dtype=torch.int32)
@@ -129,7 +138,7 @@ class LedgerFacts:
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self._segments, self._surprise) if t is not None)
+        return sum(t.nbytes for t in (self._segments, self._surprise, self._ids) if t is not None)
 
     def truncate(self, length: int) -> None:
         """Forget tokens from ``length`` on."""
@@ -138,10 +147,11 @@ class LedgerFacts:
         self.spans = [Span(span.role, span.start, min(span.end, length)) for span in kept]
 
     def copy(self) -> LedgerFacts:
-        twin = LedgerFacts(self._ends_segment, self._surprise is not None, self._device)
+        twin = LedgerFacts(self._ends_segment, self._surprise is not None, self._device, self._ids is not None)
         twin.spans, twin.dropped = list(self.spans), list(self.dropped)
         twin._segments = None if self._segments is None else self._segments.clone()
         twin._surprise = None if self._surprise is None else self._surprise.clone()
+        twin._ids = None if self._ids is None else self._ids.clone()
         return twin
 
 

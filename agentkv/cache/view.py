@@ -23,6 +23,7 @@ class CacheView:
         recent: how many newest tokens are protected.
         segments: [T] int32: for every token of the ledger the number of its segment (a sentence or a line), or None.
         surprise: [T] float32: −log p of every token of the ledger when it was read, in nats, or None.
+        ids: [T] int32: ids of the ledger's tokens, or None.
         layer_stats: [L, k] float32: what the ``AttentionRule`` says of whole layers, or None.
         read_keys: reads all keys, dequantised: [L, H, S, D] float32. As costly as an attention pass.
         observations: [T] int32: for every token of the ledger the number of the observation it belongs to, −1 for
@@ -41,6 +42,7 @@ class CacheView:
     creation: Tensor | None = None
     segments: Tensor | None = None
     surprise: Tensor | None = None
+    ids: Tensor | None = None
     layer_stats: Tensor | None = None
     observations: Tensor | None = None
     expired: Tensor | None = None

@@ -201,6 +201,7 @@ class Engine:
             self._ends_segment if scorer is not None and scorer.needs_segments else None,
             policy.reads_surprise,
             self.device,
+            scorer is not None and scorer.needs_ids,
         )
         session = Session(
             self.arena,

@@ -29,7 +29,7 @@ class Scorer(ABC):
     Attributes:
         mass: the attention it reads in ``view.mass``, if any.
         creation: what it reads in ``view.creation``, if anything.
-        needs_segments, needs_surprise, needs_observations: which facts of the ledger it reads.
+        needs_segments, needs_surprise, needs_ids, needs_observations: which facts of the ledger it reads.
         by_segment: whether it keeps whole sentences or lines by itself.
         ranks: whether it compares slots of one layer and head only, so that scores of two heads say nothing together.
     """
@@ -38,6 +38,7 @@ class Scorer(ABC):
     creation: CreationRule | None = None
     needs_segments: bool = False
     needs_surprise: bool = False
+    needs_ids: bool = False
     needs_observations: bool = False
     by_segment: bool = False
     ranks: bool = False

@@ -44,6 +44,10 @@ class Combined(Scorer):
         return any(part.needs_surprise for part in self.parts)
 
     @property
+    def needs_ids(self) -> bool:  # type: ignore[override]
+        return any(part.needs_ids for part in self.parts)
+
+    @property
     def needs_observations(self) -> bool:  # type: ignore[override]
         return any(part.needs_observations for part in self.parts)
 
@@ -69,10 +73,16 @@ class Mixture(Combined):
 
 @dataclass(frozen=True)
 class ByRole(Combined):
-    """Three classes of slots: all that is no observation (what the agent was told and said) is worth most, then the
-    newest observation, then older ones. Within each of them, and where no roles are known, the one part decides.
+    """Adds to the rank that the one part gives, which is below 1, so much for what is no observation (what the agent
+    was told and said), and so much for the newest observation. Where no roles are known, the part decides.
+
+    Attributes:
+        own, newest: with 2 and 1, own words go last and the newest observation before them; with less, a page's rarest
+            lines outlive the agent's commonest words.
     """
 
+    own: float = 2.0
+    newest: float = 1.0
     needs_observations: bool = True
 
     @property
@@ -85,7 +95,7 @@ class ByRole(Combined):
         rank = ranked(part(view), _compared(view))
         newest = view.observations.max() if len(view.observations) else 0
         observation = view.of_tokens(view.observations)
-        return rank + 2.0 * (observation < 0) + 1.0 * ((observation >= 0) & (observation == newest))
+        return rank + self.own * (observation < 0) + self.newest * ((observation >= 0) & (observation == newest))
 
 
 def _compared(view: CacheView) -> Tensor:

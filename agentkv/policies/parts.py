@@ -15,10 +15,19 @@ from agentkv.policies.arkv import OriginShare
 from agentkv.policies.base import Scorer
 from agentkv.policies.combined import ByRole, Mixture, clash
 from agentkv.policies.precision import AgePrecision, ScorePrecision
+from agentkv.policies.rarity import SegmentRarity
 from agentkv.policies.registry import build
 from agentkv.policies.rules import AttentionRule
 from agentkv.policies.scorers import AttentionMass, MassAndRecency, Recency, Scale
-from agentkv.policies.shares import Share, check_choice, check_count, check_positive, check_share, check_unit
+from agentkv.policies.shares import (
+    Share,
+    check_choice,
+    check_count,
+    check_not_negative,
+    check_positive,
+    check_share,
+    check_unit,
+)
 from agentkv.policies.triggers import Block, Confidence, EachToken
 
 Check = Callable[[str, str, object], object]
@@ -86,13 +95,16 @@ class ScorerOf:
 
 @dataclass(frozen=True)
 class ByRoleOf:
-    """Puts the agent's task and replies, then the newest observation, before what another scorer decides on."""
+    """Favours the agent's task and replies, and the newest observation, in what another scorer decides on."""
 
-    parameters: tuple[str, ...] = ("of",)
+    parameters: tuple[str, ...] = ("of", "own", "newest")
 
     def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         inner, resolved = _scorer(f"{where}: of", given.get("of"))
-        return ByRole((inner,)), {"of": resolved}
+        bonus = {
+            name: check_not_negative(where, name, given.get(name, getattr(ByRole, name))) for name in ("own", "newest")
+        }
+        return ByRole((inner,), **bonus), {"of": resolved, **bonus}
 
 
 @dataclass(frozen=True)
@@ -220,6 +232,7 @@ SCORERS: dict[str, Part] = {
     "key-difference": ScorerOf("keydiff"),
     "retention": ScorerOf("trim-kv", ("gates", "seed", "digest")),
     "segment-surprise": ScorerOf("surprise"),
+    "segment-rarity": Made(SegmentRarity, {}),
     "oldest-observation": ScorerOf("obs-window"),
     "by-role": ByRoleOf(),
     "mixture": MixtureOf(),

@@ -101,6 +101,10 @@ class SegmentMean(Scorer):
         return self.inner.needs_surprise
 
     @property
+    def needs_ids(self) -> bool:  # type: ignore[override]
+        return self.inner.needs_ids
+
+    @property
     def needs_observations(self) -> bool:  # type: ignore[override]
         return self.inner.needs_observations
 

@@ -43,6 +43,13 @@ def check_positive(policy: str, name: str, value: object) -> float:
     return float(value)
 
 
+def check_not_negative(policy: str, name: str, value: object) -> float:
+    """A finite number of at least zero given by a user. Raises AgentKVError otherwise."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise AgentKVError(f"{policy}: {name} must be a number of at least 0, not {value!r}")
+    return float(value)
+
+
 def check_choice(policy: str, name: str, value: object, choices: Sequence[str]) -> str:
     """One of some words, given by a user. Raises AgentKVError otherwise."""
     if value not in choices:

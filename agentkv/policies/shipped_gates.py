@@ -9,20 +9,19 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from agentkv.errors import GatesFileError
+from agentkv.policies.rules import ModelFacts
 from agentkv.policies.trim_gates import trained_for
 
 ENTRY_POINT_GROUP = "agentkv.gates"
 
 
-def find_gates(fingerprint: str) -> Path | None:
-    """The file of gates for these weights; None where no package brings any.
-
-    Args:
-        fingerprint: see :func:`agentkv.engine.merging.base_fingerprint`.
+def find_gates(model: ModelFacts) -> Path | None:
+    """The file of gates for a model's weights; None where no package brings any.
 
     Raises:
         GatesFileError: a package brings no file of gates, or two bring gates for the same weights.
     """
+    fingerprint = model.fingerprint()
     files = {entry.name: _file(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)}
     found = [name for name, file in files.items() if trained_for(file) == fingerprint]
     if len(found) > 1:

@@ -33,14 +33,24 @@ class SegmentSurprise(Scorer):
     def __call__(self, view: CacheView) -> Tensor:
         assert view.segments is not None
         assert view.surprise is not None
-        segment = view.segments.long()
-        total = torch.zeros(len(segment) + 1, dtype=torch.float64, device=segment.device)
-        total.scatter_add_(0, segment, view.surprise.double())
-        size = torch.zeros_like(total).scatter_add_(0, segment, torch.ones_like(total[: len(segment)]))
-        mean = (total / size.clamp_min(1.0))[segment]
-        rank = torch.empty(len(segment), device=segment.device)
-        rank[mean.argsort(stable=True)] = torch.arange(len(segment), dtype=torch.float32, device=segment.device)
-        return view.of_tokens(rank)
+        return view.of_tokens(ranks_by_segment(view.surprise, view.segments))
+
+
+def ranks_by_segment(values: Tensor, segments: Tensor) -> Tensor:
+    """[T] float32: the rank of each token's segment by the mean of its tokens' values, of equal ones the newer above.
+
+    Args:
+        values: [T], of the tokens.
+        segments: [T] integer: number of each token's segment.
+    """
+    segment = segments.long()
+    total = torch.zeros(len(segment) + 1, dtype=torch.float64, device=segment.device)
+    total.scatter_add_(0, segment, values.double())
+    size = torch.zeros_like(total).scatter_add_(0, segment, torch.ones_like(total[: len(segment)]))
+    mean = (total / size.clamp_min(1.0))[segment]
+    rank = torch.empty(len(segment), device=segment.device)
+    rank[mean.argsort(stable=True)] = torch.arange(len(segment), dtype=torch.float32, device=segment.device)
+    return rank
 
 
 @register("surprise")

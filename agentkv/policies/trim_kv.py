@@ -33,7 +33,7 @@ class LogRetention:
         gates: set for one model by ``bind``.
     """
 
-    gates_from: str = RANDOM
+    gates_from: str = AUTO
     seed: int = 0
     digest: str = ""
     gates: Gates | None = None
@@ -74,12 +74,12 @@ class Retention(Scorer):
 
 @register("trim-kv")
 def trim_kv(
-    gates: str = RANDOM, seed: int = 0, block: Share = 32, recent: Share = 0, sinks: int = 0, digest: str = ""
+    gates: str = AUTO, seed: int = 0, block: Share = 32, recent: Share = 0, sinks: int = 0, digest: str = ""
 ) -> Policy:
     """Keep the tokens whose learned retention has decayed least; each head keeps the same number.
 
     Args:
-        gates: a file of gates trained for the model; "auto", those that an installed package brings for its weights; or
+        gates: "auto", those that an installed package brings for the model; a file of gates trained for it; or
             "random": untrained ones, a control.
         seed: of random gates.
         block: slots freed by one decision (the paper's buffer).
@@ -92,7 +92,7 @@ def trim_kv(
 
 @register("trim-kv-db")
 def trim_kv_db(
-    gates: str = RANDOM,
+    gates: str = AUTO,
     seed: int = 0,
     block: Share = 32,
     recent: Share = 0,
@@ -135,7 +135,7 @@ _OLD_PACKAGE = "install the package's version of then, or begin a new session"
 
 
 def _shipped(model: ModelFacts) -> Path:
-    found = find_gates(model.fingerprint())
+    found = find_gates(model)
     if found is None:
         raise GatesFileError(
             "no installed package brings retention gates for this model; train some with `agentkv train gates` and give"

@@ -24,6 +24,7 @@ from torch import Tensor
 from agentkv.cache.facts import Role
 from agentkv.engine import Engine, Session
 from agentkv.engine.reply import conclude_step
+from agentkv.errors import AgentKVError
 from agentkv.policies.registry import parse_roles
 from agentkv_agents.prompting import prompting_of
 from agentkv_agents.teaching.documents import ending_token
@@ -303,11 +304,14 @@ def _check_rows_file(path: Path | None) -> None:
 
 
 def _check_arms(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case], protect: Sequence[str]) -> None:
-    """Raises, before any of them is measured, if a case does not fit an arm; see `Session.check_room`."""
+    """Raises EvalError, before any of them is measured, if a case does not fit an arm; see `Session.check_room`."""
     for arm in arms:
-        with closing(_open(engine, arm, protect)) as session:
-            for case in cases:
-                session.check_room(case.tokens, [part for step in case.steps for part in _roles(step)])
+        try:
+            with closing(_open(engine, arm, protect)) as session:
+                for case in cases:
+                    session.check_room(case.tokens, [part for step in case.steps for part in _roles(step)])
+        except AgentKVError as error:
+            raise EvalError(f"{arm.label}: {error}") from error
 
 
 def _cases(options: RecallOptions, engine: Engine) -> list[Case]:

@@ -86,6 +86,16 @@ def test_without_roles_the_part_alone_decides() -> None:
     assert held[0] == held[1]
 
 
+def test_with_little_favour_the_rarest_lines_outlive_common_own_words() -> None:
+    tokens = torch.arange(6).view(1, 1, 6)
+    mass = torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]])
+    whose = torch.tensor([-1, -1, 0, 1, 0, 1])
+    seen = view(tokens, mass=mass, observations=whose)
+    assert ByRole((AttentionMass(),))(seen).flatten().argsort().tolist() == [2, 4, 3, 5, 0, 1]
+    assert ByRole((AttentionMass(),), own=0.5, newest=0.0)(seen).flatten().argsort().tolist() == [2, 0, 3, 1, 4, 5]
+    assert ByRole((AttentionMass(),), own=0.0, newest=0.4)(seen).flatten().argsort().tolist() == [0, 1, 2, 4, 3, 5]
+
+
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=12), st.data())
 def test_a_rank_is_the_share_of_those_worth_less(values: list[float], data: st.DataObject) -> None:
     flags = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
@@ -157,9 +167,11 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
     written = session.policy.options["recipe"]["scorer"]  # type: ignore[index]
     assert written == {
         "name": "by-role",
+        "own": 2.0,
+        "newest": 1.0,
         "of": {
             "name": "mixture",
-            "of": [{"name": "recency"}, {"name": "retention", "gates": "random", "seed": 0, "digest": ""}],
+            "of": [{"name": "recency"}, {"name": "retention", "gates": "auto", "seed": 0, "digest": ""}],
             "weights": [2, 1],
         },
     }
@@ -177,7 +189,11 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
     [
         ({"name": "by-role", "of": "none"}, "scorer: of: nothing is scored; name a scorer: recency, "),
         ({"name": "by-role", "of": "recencie"}, "there is no part 'recencie'; did you mean 'recency'?"),
-        ({"name": "by-role", "on": "recency"}, "there is no parameter 'on'; known: of"),
+        (
+            {"name": "by-role", "on": "recency"},
+            "there is no parameter 'on'; did you mean 'own'? known: of, own, newest",
+        ),
+        ({"name": "by-role", "of": "recency", "own": -1}, "own must be a number of at least 0, not -1"),
         ({"name": "mixture"}, "of must be a list of two scorers or more, not None"),
         ({"name": "mixture", "of": ["recency"]}, "of must be a list of two scorers or more"),
         ({"name": "mixture", "of": ["recency", "noise"], "weights": [1]}, "weights must be a list of 2 numbers"),

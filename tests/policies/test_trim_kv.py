@@ -15,7 +15,7 @@ from agentkv import policies
 from agentkv.cache.view import CacheView
 from agentkv.engine import Engine, SamplingParams
 from agentkv.errors import AgentKVError, BudgetTooSmall, GatesFileError
-from agentkv.policies import shipped_gates
+from agentkv.policies import shipped_gates, trim_kv
 from agentkv.policies.trim_gates import Gates, load_gates, random_gates, save_gates
 from agentkv.policies.trim_kv import Retention
 from tests.policies.reference import HEADS, LAYERS, after_the_prompt, best, held
@@ -109,7 +109,7 @@ def test_a_dynamic_budget_keeps_the_best_of_all_heads(path: Path) -> None:
 def test_the_order_is_exact_in_float32_for_a_half_precision_model() -> None:
     """At β = σ(18) bfloat16 would leave a handful of different values; the order is that of float64."""
     engine = tiny_engine(dtype=torch.bfloat16)
-    session = engine.open_session("trim-kv", 200)
+    session = engine.open_session("trim-kv", 200, gates="random")
     logits_after(engine, session, random_ids(150))
     store = session.cache.store
     log_beta, tokens = store.in_use(store.columns["creation"]), store.in_use(store.token_index)
@@ -224,6 +224,7 @@ class Package:
 def installed(monkeypatch) -> list[Package]:
     packages: list[Package] = []
     monkeypatch.setattr(shipped_gates, "entry_points", lambda group: packages if group == "agentkv.gates" else [])
+    monkeypatch.setattr(trim_kv, "find_gates", shipped_gates.find_gates)
     return packages
 
 
