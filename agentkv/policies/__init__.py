@@ -1,6 +1,7 @@
 """KV policies, one file each. A policy decides from a read-only view; the store alone moves data."""
 
 from agentkv.policies import (
+    agentkv,
     arkv,
     compose,
     conf_kv,
@@ -25,6 +26,7 @@ from agentkv.policies.registry import build, describe, names, register
 
 __all__ = [
     "Policy",
+    "agentkv",
     "arkv",
     "build",
     "compose",

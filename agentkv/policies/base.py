@@ -31,6 +31,7 @@ class Scorer(ABC):
         creation: what it reads in ``view.creation``, if anything.
         needs_segments, needs_surprise, needs_ids, needs_observations: which facts of the ledger it reads.
         by_segment: whether it keeps whole sentences or lines by itself.
+        by_token: whether its scores are numbers from 0 to below the session's length, of tokens, alike in all heads.
         ranks: whether it compares slots of one layer and head only, so that scores of two heads say nothing together.
     """
 
@@ -41,6 +42,7 @@ class Scorer(ABC):
     needs_ids: bool = False
     needs_observations: bool = False
     by_segment: bool = False
+    by_token: bool = False
     ranks: bool = False
 
     @property

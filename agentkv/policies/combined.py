@@ -92,7 +92,9 @@ class ByRole(Combined):
     def __call__(self, view: CacheView) -> Tensor:
         assert view.observations is not None
         (part,) = self.parts
-        rank = ranked(part(view), _compared(view))
+        score = part(view)
+        # What is known of a token is its rank already; else slots are compared head by head, which costs a sort.
+        rank = score / max(1, view.logical_length) if part.by_token else ranked(score, _compared(view))
         newest = view.observations.max() if len(view.observations) else 0
         observation = view.of_tokens(view.observations)
         return rank + self.own * (observation < 0) + self.newest * ((observation >= 0) & (observation == newest))

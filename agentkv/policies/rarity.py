@@ -14,7 +14,9 @@ from agentkv.policies.surprise import ranks_by_segment
 
 RUN = 3
 """Tokens of a run: of single ones, digits are common, and a number is rare only as a whole."""
-_MOST_IDS = 1 << 20  # of a vocabulary: a run is then one number of 63 bits
+SHORT = 5.0
+"""Nats that a segment loses whatever its length: a label of two tokens may be unique and says little."""
+_MOST_IDS = 1 << 20  # of a vocabulary: a run is then one number of 60 bits
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,12 @@ class SegmentRarity(Scorer):
     needs_segments: bool = True
     needs_ids: bool = True
     by_segment: bool = True
+    by_token: bool = True
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.segments is not None
         assert view.ids is not None
-        return view.of_tokens(ranks_by_segment(rarity(view.ids), view.segments))
+        return view.of_tokens(ranks_by_segment(rarity(view.ids), view.segments, SHORT))
 
 
 def rarity(ids: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
 class Recency(Scorer):
     """The newer, the better."""
 
+    by_token: bool = True
+
     def __call__(self, view: CacheView) -> Tensor:
         return view.token_index.float()
 

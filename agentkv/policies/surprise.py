@@ -29,6 +29,7 @@ class SegmentSurprise(Scorer):
     needs_segments: bool = True
     needs_surprise: bool = True
     by_segment: bool = True
+    by_token: bool = True
 
     def __call__(self, view: CacheView) -> Tensor:
         assert view.segments is not None
@@ -36,18 +37,19 @@ class SegmentSurprise(Scorer):
         return view.of_tokens(ranks_by_segment(view.surprise, view.segments))
 
 
-def ranks_by_segment(values: Tensor, segments: Tensor) -> Tensor:
+def ranks_by_segment(values: Tensor, segments: Tensor, weight: float = 0.0) -> Tensor:
     """[T] float32: the rank of each token's segment by the mean of its tokens' values, of equal ones the newer above.
 
     Args:
         values: [T], of the tokens.
         segments: [T] integer: number of each token's segment.
+        weight: is taken once from each segment's sum, so that short ones are worth less.
     """
     segment = segments.long()
     total = torch.zeros(len(segment) + 1, dtype=torch.float64, device=segment.device)
     total.scatter_add_(0, segment, values.double())
     size = torch.zeros_like(total).scatter_add_(0, segment, torch.ones_like(total[: len(segment)]))
-    mean = (total / size.clamp_min(1.0))[segment]
+    mean = ((total - weight) / size.clamp_min(1.0))[segment]
     rank = torch.empty(len(segment), device=segment.device)
     rank[mean.argsort(stable=True)] = torch.arange(len(segment), dtype=torch.float32, device=segment.device)
     return rank

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -84,6 +86,23 @@ def test_without_roles_the_part_alone_decides() -> None:
         logits_after(engine, session, random_ids(90))
         held.append(kept(session))
     assert held[0] == held[1]
+
+
+@dataclass(frozen=True)
+class RecencyOfSlots(Recency):
+    """As if it told heads apart."""
+
+    by_token: bool = False
+
+
+def test_what_is_known_of_tokens_is_ranked_without_comparing_heads() -> None:
+    tokens = torch.stack([torch.randperm(40, generator=torch.Generator().manual_seed(n))[:20] for n in range(6)])
+    whose = torch.tensor([-1] * 10 + [0] * 15 + [1] * 15)
+    seen = view(tokens.view(3, 2, 20).int(), observations=whose)
+    seen = replace(seen, logical_length=40)
+    own, by_slots = ByRole((Recency(),))(seen), ByRole((RecencyOfSlots(),))(seen)
+    assert torch.equal(own.argsort(-1), by_slots.argsort(-1))
+    assert float(own.max()) < 3
 
 
 def test_with_little_favour_the_rarest_lines_outlive_common_own_words() -> None:

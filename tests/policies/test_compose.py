@@ -39,6 +39,10 @@ SPELT_OUT: dict[str, dict[str, object]] = {
         "recent": 32,
     },
     "surprise": {"scorer": "segment-surprise", "sinks": 4, "recent": 0.125},
+    "agentkv": {
+        "scorer": {"name": "by-role", "of": "segment-rarity"}, "sinks": 4,
+        "precision": {"name": "age", "format": "int8", "fp_window": 0.0625},
+    },
     "obs-window": {"scorer": "oldest-observation", "sinks": 4, "whole_observations": True},
     "snapkv": {"scorer": "window-mass", "trigger": "block", "recent": 32},
     "pyramidkv": {"scorer": "window-mass", "trigger": "block", "recent": 32, "allocator": "pyramid"},
