@@ -10,7 +10,6 @@ from torch import Tensor
 
 from agentkv.cache.view import CacheView
 from agentkv.policies.base import Scorer
-from agentkv.policies.rarity import repeats
 from agentkv.policies.rules import AttentionRule, CreationRule, ModelFacts
 
 
@@ -80,12 +79,10 @@ class ByRole(Combined):
     Attributes:
         own, newest: with 2 and 1, own words go last and the newest observation before them; with less, a page's rarest
             lines outlive the agent's commonest words.
-        repeated: instead of ``own`` for sentences and lines most of which stands further up already.
     """
 
     own: float = 2.0
     newest: float = 1.0
-    repeated: float = 2.0
     needs_observations: bool = True
 
     @property
@@ -98,31 +95,9 @@ class ByRole(Combined):
         score = part(view)
         # What is known of a token is its rank already; else slots are compared head by head, which costs a sort.
         rank = score / max(1, view.logical_length) if part.by_token else ranked(score, _compared(view))
-        return rank + view.of_tokens(self._favour(view))
-
-    @property
-    def _knows_repeats(self) -> bool:
-        return self.repeated != self.own
-
-    @property
-    def needs_segments(self) -> bool:  # type: ignore[override]
-        return self._knows_repeats or super().needs_segments
-
-    @property
-    def needs_ids(self) -> bool:  # type: ignore[override]
-        return self._knows_repeats or super().needs_ids
-
-    def _favour(self, view: CacheView) -> Tensor:
-        """[T] float32."""
-        observations = view.observations
-        assert observations is not None
-        own = torch.full(observations.shape, self.own, device=observations.device)
-        if self._knows_repeats:
-            assert view.ids is not None
-            assert view.segments is not None
-            own[repeats(view.ids, view.segments)] = self.repeated
-        newest = observations.max() if len(observations) else 0
-        return torch.where(observations < 0, own, self.newest * (observations == newest))
+        newest = view.observations.max() if len(view.observations) else 0
+        observation = view.of_tokens(view.observations)
+        return rank + self.own * (observation < 0) + self.newest * ((observation >= 0) & (observation == newest))
 
 
 def _compared(view: CacheView) -> Tensor:

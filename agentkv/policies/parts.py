@@ -33,7 +33,6 @@ from agentkv.policies.triggers import Block, Confidence, EachToken
 Check = Callable[[str, str, object], object]
 """(where, name, value as written) to the value, or AgentKVError."""
 
-_FAVOURS = ("own", "newest", "repeated")
 FORMATS = {"int8": KVFormat.INT8_TOKEN, "fp8": KVFormat.FP8_TOKEN, "int8-channel": KVFormat.INT8_CHANNEL}
 
 
@@ -98,15 +97,14 @@ class ScorerOf:
 class ByRoleOf:
     """Favours the agent's task and replies, and the newest observation, in what another scorer decides on."""
 
-    parameters: tuple[str, ...] = ("of", *_FAVOURS)
+    parameters: tuple[str, ...] = ("of", "own", "newest")
 
     def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         inner, resolved = _scorer(f"{where}: of", given.get("of"))
-        favours = {"own": ByRole.own, "newest": ByRole.newest}
-        favours |= {name: check_not_negative(where, name, given[name]) for name in _FAVOURS if name in given}
-        favours.setdefault("repeated", favours["own"])
-        own, newest, repeated = (favours[name] for name in _FAVOURS)
-        return ByRole((inner,), own=own, newest=newest, repeated=repeated), {"of": resolved, **favours}
+        bonus = {
+            name: check_not_negative(where, name, given.get(name, getattr(ByRole, name))) for name in ("own", "newest")
+        }
+        return ByRole((inner,), **bonus), {"of": resolved, **bonus}
 
 
 @dataclass(frozen=True)

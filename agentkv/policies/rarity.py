@@ -45,30 +45,11 @@ def rarity(ids: Tensor) -> Tensor:
     Args:
         ids: [T] integer; what stands before the first token is like nothing else.
     """
-    order, starts = _side_by_side(ids)
-    group = starts.long().cumsum(0) - 1
-    counts = torch.zeros_like(order).scatter_add_(0, group, torch.ones_like(order))
-    return -torch.empty_like(order).index_copy_(0, order, counts[group]).double().log()
-
-
-def repeats(ids: Tensor, segments: Tensor) -> Tensor:
-    """[T] bool: whether most tokens of a token's segment occur after the same two further up already.
-
-    Args:
-        ids: [T] integer.
-        segments: [T] integer: number of each token's segment.
-    """
-    order, starts = _side_by_side(ids)
-    again = torch.empty_like(starts).index_copy_(0, order, ~starts)
-    segment = segments.long()
-    sums = torch.zeros(len(ids) + 1, device=ids.device).scatter_add_(0, segment, again.float() - 0.5)
-    return sums[segment] > 0
-
-
-def _side_by_side(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices of the tokens, equal runs side by side and in order, [T] int64; where another run begins, [T] bool."""
     runs = torch.zeros(len(ids), dtype=torch.int64, device=ids.device)
     for back in range(RUN):
         runs = runs * _MOST_IDS + pad(ids.long() + 1, (back, 0))[: len(ids)]
-    order = runs.argsort(stable=True)  # no transfer to the host, as `unique` needs
-    return order, runs[order].diff(prepend=runs.new_full((1,), -1)) != 0
+    order = runs.argsort()  # equal ones side by side, and no transfer to the host as with `unique`
+    starts = runs[order].diff(prepend=runs.new_full((1,), -1)) != 0
+    group = starts.long().cumsum(0) - 1
+    counts = torch.zeros_like(runs).scatter_add_(0, group, torch.ones_like(runs))
+    return -torch.empty_like(runs).index_copy_(0, order, counts[group]).double().log()

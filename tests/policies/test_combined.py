@@ -111,22 +111,8 @@ def test_with_little_favour_the_rarest_lines_outlive_common_own_words() -> None:
     whose = torch.tensor([-1, -1, 0, 1, 0, 1])
     seen = view(tokens, mass=mass, observations=whose)
     assert ByRole((AttentionMass(),))(seen).flatten().argsort().tolist() == [2, 4, 3, 5, 0, 1]
-    assert ByRole((AttentionMass(),), own=0.5, newest=0.0, repeated=0.5)(seen).flatten().argsort().tolist() == [
-        2,
-        0,
-        3,
-        1,
-        4,
-        5,
-    ]
-    assert ByRole((AttentionMass(),), own=0.0, newest=0.4, repeated=0.0)(seen).flatten().argsort().tolist() == [
-        0,
-        1,
-        2,
-        4,
-        3,
-        5,
-    ]
+    assert ByRole((AttentionMass(),), own=0.5, newest=0.0)(seen).flatten().argsort().tolist() == [2, 0, 3, 1, 4, 5]
+    assert ByRole((AttentionMass(),), own=0.0, newest=0.4)(seen).flatten().argsort().tolist() == [0, 1, 2, 4, 3, 5]
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=12), st.data())
@@ -202,7 +188,6 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
         "name": "by-role",
         "own": 2.0,
         "newest": 1.0,
-        "repeated": 2.0,
         "of": {
             "name": "mixture",
             "of": [{"name": "recency"}, {"name": "retention", "gates": "auto", "seed": 0, "digest": ""}],
@@ -225,7 +210,7 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
         ({"name": "by-role", "of": "recencie"}, "there is no part 'recencie'; did you mean 'recency'?"),
         (
             {"name": "by-role", "on": "recency"},
-            "there is no parameter 'on'; did you mean 'own'? known: of, own, newest, repeated",
+            "there is no parameter 'on'; did you mean 'own'? known: of, own, newest",
         ),
         ({"name": "by-role", "of": "recency", "own": -1}, "own must be a number of at least 0, not -1"),
         ({"name": "mixture"}, "of must be a list of two scorers or more, not None"),

@@ -15,7 +15,7 @@ from agentkv.cache.facts import Role
 from agentkv.cache.formats import KVFormat
 from agentkv.errors import AgentKVError
 from agentkv.policies import build
-from agentkv.policies.rarity import rarity, repeats
+from agentkv.policies.rarity import rarity
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 LINE_END = 90
@@ -45,18 +45,6 @@ def test_large_vocabularies_do_not_run_into_each_other() -> None:
     most = (1 << 20) - 2
     ids = [most, 0, 1, 0, most, 1, most, most, most, 0, 0, 1]
     assert rarity(torch.tensor(ids, dtype=torch.int32)).tolist() == pytest.approx(rarity_by_counting(ids))
-
-
-@given(st.lists(st.integers(0, 3), max_size=40), st.data())
-def test_a_segment_repeats_if_most_of_its_runs_stand_further_up(ids: list[int], data: st.DataObject) -> None:
-    ends = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
-    segments = [sum(ends[:index]) for index in range(len(ids))]
-    runs = [tuple(([None, None, *ids])[index : index + 3]) for index in range(len(ids))]
-    again = [run in runs[:index] for index, run in enumerate(runs)]
-    own = {segment: [again[i] for i in range(len(ids)) if segments[i] == segment] for segment in segments}
-    expected = [sum(own[segment]) > len(own[segment]) / 2 for segment in segments]
-    found = repeats(torch.tensor(ids, dtype=torch.int32), torch.tensor(segments, dtype=torch.int32))
-    assert found.tolist() == expected
 
 
 def after_pages(policy: str, budget: int, **options: object):
