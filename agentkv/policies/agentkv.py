@@ -14,7 +14,7 @@ from agentkv.policies.surprise import FORMATS
 
 
 @register("agentkv")
-def agentkv(sinks: int = 4, recent: Share = 0, format: str = "int8", fp_window: Share = 1 / 16) -> Policy:
+def agentkv(sinks: int = 4, recent: Share = 1 / 8, format: str = "int8", fp_window: Share = 1 / 16) -> Policy:
     """Keep the agent's own words, then the newest page, then the rarest lines of older pages; old slots in INT8.
 
     Who says which tokens are observations: ``roles`` of ``Engine.generate``, or the chat model by itself. Without that

@@ -40,7 +40,7 @@ SPELT_OUT: dict[str, dict[str, object]] = {
     },
     "surprise": {"scorer": "segment-surprise", "sinks": 4, "recent": 0.125},
     "agentkv": {
-        "scorer": {"name": "by-role", "of": "segment-rarity"}, "sinks": 4,
+        "scorer": {"name": "by-role", "of": "segment-rarity"}, "sinks": 4, "recent": 0.125,
         "precision": {"name": "age", "format": "int8", "fp_window": 0.0625},
     },
     "obs-window": {"scorer": "oldest-observation", "sinks": 4, "whole_observations": True},
