@@ -26,7 +26,7 @@ from agentkv.engine.batch import decode_batch, generate_batch
 from agentkv.engine.explain import Explanation
 from agentkv.engine.graphs import DecodeGraphs, capture_for
 from agentkv.engine.loading import as_device, eos_token_ids
-from agentkv.engine.merging import base_fingerprint, load_merged
+from agentkv.engine.merging import load_merged, weights_fingerprint
 from agentkv.engine.outliers import exempt_layers, quantization_errors
 from agentkv.engine.persistence import model_fingerprint, restore_session, save_session
 from agentkv.engine.pool_size import pool_bytes
@@ -304,8 +304,8 @@ class Engine:
 
     @cached_property
     def weights_fingerprint(self) -> str:
-        """Identifies the weights, in whatever dtype; see :func:`agentkv.engine.merging.base_fingerprint`."""
-        return base_fingerprint(self._paged.model)
+        """Identifies the weights, in whatever dtype; see :func:`agentkv.engine.merging.weights_fingerprint`."""
+        return weights_fingerprint(self._paged.model)
 
     @cached_property
     def fingerprint(self) -> str:

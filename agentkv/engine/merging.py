@@ -19,6 +19,8 @@ from agentkv.models.adapters import PREFIX, WEIGHTS, Adapter, is_adapter, read_a
 
 _SAMPLE = 4096
 _STEP = 2.0**-10
+_MERGED = "agentkv_merged"
+"""Attribute of a model with an adapter merged in: its fingerprint."""
 
 
 def load_merged(source: Path | str, dtype: str, device: torch.device) -> tuple[PreTrainedModel, Any]:
@@ -65,13 +67,23 @@ def base_fingerprint(model: PreTrainedModel) -> str:
     return digest.hexdigest()
 
 
+def weights_fingerprint(model: PreTrainedModel) -> str:
+    """Identifies what a model computes with, in whatever dtype: its weights, or its base and what was merged into it.
+
+    Merged weights do not identify themselves: a sum rounded to half precision may fall into another of the steps that
+    :func:`base_fingerprint` counts in.
+    """
+    return getattr(model, _MERGED, None) or base_fingerprint(model)
+
+
 def merge_adapter(model: PreTrainedModel, adapter: Adapter) -> None:
     """Add scale · B · A to each weight that the adapter has a product for, computed in float32.
 
     Raises:
         ModelError: the model is not the adapter's base, or the file holds something else than products for it.
     """
-    if base_fingerprint(model) != adapter.fingerprint:
+    base = base_fingerprint(model)
+    if base != adapter.fingerprint:
         raise ModelError(
             f"the adapter {adapter.folder} was trained for {adapter.base!r} with other weights than those loaded here; "
             "use the base it was trained for, or train it again"
@@ -86,6 +98,8 @@ def merge_adapter(model: PreTrainedModel, adapter: Adapter) -> None:
                     f"the adapter {adapter.folder} changes {name}, which its base lacks or has in another shape"
                 )
             target.copy_(target.float() + change.to(target.device))
+    own = hashlib.sha256((adapter.folder / WEIGHTS).read_bytes()).hexdigest()
+    setattr(model, _MERGED, hashlib.sha256(f"{base} {own}".encode()).hexdigest())
 
 
 def _products(adapter: Adapter) -> dict[str, tuple[Tensor, Tensor]]:

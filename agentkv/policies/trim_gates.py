@@ -39,7 +39,7 @@ class Gates:
         w1, b1: [L, width, hidden], [L, width].
         w2, b2: [L, H, width], [L, H].
         fingerprint: of the weights they were trained for, if known; see
-            :func:`agentkv.engine.merging.base_fingerprint`.
+            :func:`agentkv.engine.merging.weights_fingerprint`.
         digest: sha256 of the file they come from, "" if they come from none.
         source: where they come from, for messages.
     """

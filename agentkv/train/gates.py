@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from agentkv.cache.architecture import layout_of
 from agentkv.engine.loading import as_device
-from agentkv.engine.merging import base_fingerprint, load_merged
+from agentkv.engine.merging import load_merged, weights_fingerprint
 from agentkv.models import resolve_model
 from agentkv.policies.trim_gates import Gates, random_gates, save_gates
 from agentkv.train import log as logs
@@ -108,7 +108,7 @@ def run(options: GateOptions, interrupted: Callable[[], bool] = lambda: False) -
     prepare(options.out, (FILE, PICTURE, PAGE), options.fresh, options.finish)
     device = as_device(options.device)
     model, tokenizer = load_merged(resolve_model(options.model), training_dtype(options.dtype, device), device)
-    fingerprint = base_fingerprint(model)
+    fingerprint = weights_fingerprint(model)
     progress = progress_of(options.out, _facts(options, fingerprint))
     kinds = _kinds(options, texts, model, tokenizer)
     data = _data(kinds, options.settings)

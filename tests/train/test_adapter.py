@@ -11,7 +11,7 @@ from chat_fakes import byte_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from agentkv.engine import Engine
-from agentkv.engine.merging import base_fingerprint, load_merged, merge_adapter
+from agentkv.engine.merging import base_fingerprint, load_merged, merge_adapter, weights_fingerprint
 from agentkv.engine.self_check import compare_with_transformers
 from agentkv.errors import AgentKVError, ModelError
 from agentkv.models import check_model
@@ -115,6 +115,30 @@ def test_a_base_is_the_same_in_every_dtype_and_another_after_the_smallest_traini
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[0] += 0.01
     assert base_fingerprint(model) != first
+
+
+def test_what_is_merged_is_the_same_in_every_dtype_and_tells_adapters_apart(tmp_path: Path) -> None:
+    """Gates are trained in float32 and used in bfloat16, where sums are rounded."""
+    model = base().bfloat16()
+    model.save_pretrained(tmp_path / "base")
+    byte_tokenizer().save_pretrained(tmp_path / "base")
+    fingerprint, found = base_fingerprint(model), {}
+    parameters = add_lora(model.float(), rank=4, alpha=12, seed=1)
+    for name, spread in (("one", 0.1), ("two", 0.11)):
+        generator = torch.Generator().manual_seed(3)
+        with torch.no_grad():
+            for parameter in parameters.values():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+        save_adapter(
+            tmp_path / name, parameters, rank=4, alpha=12, base=str(tmp_path / "base"), fingerprint=fingerprint
+        )
+        merged = [load_merged(tmp_path / name, dtype, CPU)[0] for dtype in ("float32", "bfloat16", "float16")]
+        found[name] = {weights_fingerprint(model) for model in merged}
+        assert len(found[name]) == 1
+        assert Engine.load(str(tmp_path / name), dtype="bfloat16").weights_fingerprint in found[name]
+    assert found["one"] != found["two"]
+    assert fingerprint not in found["one"]
+    assert weights_fingerprint(base().bfloat16()) == fingerprint
 
 
 @pytest.mark.parametrize("broken", [CONFIG, WEIGHTS])
