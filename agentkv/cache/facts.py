@@ -66,8 +66,8 @@ class LedgerFacts:
     Args:
         ends_segment: [V] bool: tokens of the vocabulary that end a sentence or a line; None keeps no segments.
         with_surprise: whether to keep −log p of every token.
-        with_ids: whether to keep the tokens' ids.
         device: where they live.
+        with_ids: whether to keep the tokens' ids.
 
     Attributes:
         spans: whose words which tokens are, in order, without overlap; tokens of no span are nobody's.

@@ -99,7 +99,7 @@ def merge_adapter(model: PreTrainedModel, adapter: Adapter) -> None:
                 )
             target.copy_(target.float() + change.to(target.device))
     own = hashlib.sha256((adapter.folder / WEIGHTS).read_bytes()).hexdigest()
-    setattr(model, _MERGED, hashlib.sha256(f"{base} {own}".encode()).hexdigest())
+    setattr(model, _MERGED, hashlib.sha256(f"{base} {own} {adapter.scale}".encode()).hexdigest())
 
 
 def _products(adapter: Adapter) -> dict[str, tuple[Tensor, Tensor]]:

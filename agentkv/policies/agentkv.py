@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from agentkv.cache.formats import KVFormat
-from agentkv.errors import AgentKVError
 from agentkv.policies.base import Policy
 from agentkv.policies.combined import ByRole
 from agentkv.policies.precision import AgePrecision
 from agentkv.policies.rarity import SegmentRarity
 from agentkv.policies.registry import register
-from agentkv.policies.shares import Share, check_count, check_share
+from agentkv.policies.shares import Share, check_choice, check_count, check_share
 from agentkv.policies.surprise import FORMATS
 
 
@@ -30,8 +29,7 @@ def agentkv(sinks: int = 4, recent: Share = 1 / 8, format: str = "int8", fp_wind
     recent, fp_window = (
         check_share("agentkv", name, value) for name, value in (("recent", recent), ("fp_window", fp_window))
     )
-    if format not in FORMATS:
-        raise AgentKVError(f"agentkv: format must be one of {', '.join(FORMATS)}, not {format!r}")
+    check_choice("agentkv", "format", format, FORMATS)
     return Policy(
         name="agentkv",
         scorer=ByRole((SegmentRarity(),)),

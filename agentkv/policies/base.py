@@ -175,8 +175,7 @@ class Policy:
         if self.scorer is None:
             return self
         scorer = self.scorer.bind(model)
-        settled = {name: value for name, value in scorer.settled.items() if name in self.options}
-        return replace(self, scorer=scorer, options={**self.options, **settled})
+        return replace(self, scorer=scorer, options=_settled(self.options, scorer.settled))
 
     def recent_slots(self, max_slots: int) -> int:
         # With mixed precision the newest token is always there, at full width, to be the next one quantised.
@@ -204,3 +203,18 @@ class Policy:
         # A chunk arrives at full width, beside slots that may be quantised: smaller pieces then keep more tokens.
         most, share = (128, 8) if self.precision is not None and self.precision.narrow else (256, 4)
         return max(1, min(most, max_slots // share, least_layer - self.protected_slots(max_slots)))
+
+
+def _settled(written: Mapping[str, object], settled: Mapping[str, object]) -> dict[str, object]:
+    """Options, and those of a recipe's parts inside, with the values that ``bind`` has decided."""
+    found: dict[str, object] = {}
+    for name, value in written.items():
+        if name in settled:
+            found[name] = settled[name]
+        elif isinstance(value, Mapping):
+            found[name] = _settled(value, settled)
+        elif isinstance(value, list):
+            found[name] = [_settled(one, settled) if isinstance(one, Mapping) else one for one in value]
+        else:
+            found[name] = value
+    return found

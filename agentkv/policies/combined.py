@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,6 +51,10 @@ class Combined(Scorer):
     def needs_observations(self) -> bool:  # type: ignore[override]
         return any(part.needs_observations for part in self.parts)
 
+    @property
+    def settled(self) -> Mapping[str, object]:
+        return {name: value for part in self.parts for name, value in part.settled.items()}
+
     def bind(self, model: ModelFacts) -> Combined:
         return replace(self, parts=tuple(part.bind(model) for part in self.parts))
 
@@ -76,14 +80,19 @@ class ByRole(Combined):
     """Adds to the rank that the one part gives, which is below 1, so much for what is no observation (what the agent
     was told and said), and so much for the newest observation. Where no roles are known, the part decides.
 
+    A rank is the share of all tokens read that are worth less, where the part scores tokens; else of the head's slots.
+
     Attributes:
-        own, newest: with 2 and 1, own words go last and the newest observation before them; with less, a page's rarest
-            lines outlive the agent's commonest words.
+        own, newest: with 2 and 1, own words go last and the newest observation before them.
     """
 
     own: float = 2.0
     newest: float = 1.0
     needs_observations: bool = True
+
+    @property
+    def ranks(self) -> bool:  # type: ignore[override]
+        return not self.parts[0].by_token
 
     @property
     def by_segment(self) -> bool:  # type: ignore[override]

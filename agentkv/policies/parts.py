@@ -23,7 +23,6 @@ from agentkv.policies.shares import (
     Share,
     check_choice,
     check_count,
-    check_not_negative,
     check_positive,
     check_share,
     check_unit,
@@ -102,7 +101,8 @@ class ByRoleOf:
     def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         inner, resolved = _scorer(f"{where}: of", given.get("of"))
         bonus = {
-            name: check_not_negative(where, name, given.get(name, getattr(ByRole, name))) for name in ("own", "newest")
+            name: check_unit(where, name, given.get(name, getattr(ByRole, name)), most=100)
+            for name in ("own", "newest")
         }
         return ByRole((inner,), **bonus), {"of": resolved, **bonus}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -113,6 +114,10 @@ class SegmentMean(Scorer):
     @property
     def ranks(self) -> bool:  # type: ignore[override]
         return self.inner.ranks
+
+    @property
+    def settled(self) -> Mapping[str, object]:
+        return self.inner.settled
 
     def bind(self, model: ModelFacts) -> SegmentMean:
         return replace(self, inner=self.inner.bind(model), creation=self.creation and self.creation.bind(model))

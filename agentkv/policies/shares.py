@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from agentkv.errors import AgentKVError
@@ -29,24 +30,17 @@ def check_odd(policy: str, name: str, value: object) -> int:
     return value
 
 
-def check_unit(policy: str, name: str, value: object) -> float:
-    """A number from 0 to 1 given by a user. Raises AgentKVError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise AgentKVError(f"{policy}: {name} must be a number from 0 to 1, not {value!r}")
+def check_unit(policy: str, name: str, value: object, most: int = 1) -> float:
+    """A number from 0 to 1, or to ``most``, given by a user. Raises AgentKVError otherwise."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise AgentKVError(f"{policy}: {name} must be a number from 0 to {most}, not {value!r}")
     return float(value)
 
 
 def check_positive(policy: str, name: str, value: object) -> float:
     """A finite number above zero given by a user. Raises AgentKVError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
         raise AgentKVError(f"{policy}: {name} must be a number above 0, not {value!r}")
-    return float(value)
-
-
-def check_not_negative(policy: str, name: str, value: object) -> float:
-    """A finite number of at least zero given by a user. Raises AgentKVError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
-        raise AgentKVError(f"{policy}: {name} must be a number of at least 0, not {value!r}")
     return float(value)
 
 

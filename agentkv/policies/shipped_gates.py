@@ -5,6 +5,7 @@ A package names the file of its gates by an entry point of the group `agentkv.ga
 
 from __future__ import annotations
 
+import hashlib
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -19,14 +20,34 @@ def find_gates(model: ModelFacts) -> Path | None:
     """The file of gates for a model's weights; None where no package brings any.
 
     Raises:
-        GatesFileError: a package brings no file of gates, or two bring gates for the same weights.
+        GatesFileError: two packages bring gates for the same weights, or none does and one brings no file of gates.
     """
     fingerprint = model.fingerprint()
-    files = {entry.name: _file(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    files, broken = _installed()
     found = [name for name, file in files.items() if trained_for(file) == fingerprint]
     if len(found) > 1:
         raise GatesFileError(f"several installed packages bring gates for this model: {', '.join(found)}; name a file")
+    if not found and broken:
+        raise broken[0]
     return files[found[0]] if found else None
+
+
+def installed_digests() -> dict[str, str]:
+    """Sha256 of each file of gates that a package brings, by its name."""
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _installed()[0].items()}
+
+
+def _installed() -> tuple[dict[str, Path], list[GatesFileError]]:
+    """Files of gates by name, and what is wrong with others: not every model needs every file."""
+    files, broken = {}, []
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            file = _file(entry)
+            trained_for(file)
+            files[entry.name] = file
+        except GatesFileError as error:
+            broken.append(error)
+    return files, broken
 
 
 def _file(entry: EntryPoint) -> Path:

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from agentkv.cache.formats import KVFormat
 from agentkv.cache.view import CacheView
-from agentkv.errors import AgentKVError
 from agentkv.policies.base import Policy, Scorer
 from agentkv.policies.precision import AgePrecision
 from agentkv.policies.registry import register
-from agentkv.policies.shares import Share, check_count, check_share
+from agentkv.policies.shares import Share, check_choice, check_count, check_share
 
 FORMATS = ("fp", "int8")
 
@@ -37,19 +36,19 @@ class SegmentSurprise(Scorer):
         return view.of_tokens(ranks_by_segment(view.surprise, view.segments))
 
 
-def ranks_by_segment(values: Tensor, segments: Tensor, weight: float = 0.0) -> Tensor:
+def ranks_by_segment(values: Tensor, segments: Tensor, less: float = 0.0) -> Tensor:
     """[T] float32: the rank of each token's segment by the mean of its tokens' values, of equal ones the newer above.
 
     Args:
         values: [T], of the tokens.
         segments: [T] integer: number of each token's segment.
-        weight: is taken once from each segment's sum, so that short ones are worth less.
+        less: is taken once from each segment's sum, so that short ones are worth less.
     """
     segment = segments.long()
     total = torch.zeros(len(segment) + 1, dtype=torch.float64, device=segment.device)
     total.scatter_add_(0, segment, values.double())
     size = torch.zeros_like(total).scatter_add_(0, segment, torch.ones_like(total[: len(segment)]))
-    mean = ((total - weight) / size.clamp_min(1.0))[segment]
+    mean = ((total - less) / size.clamp_min(1.0)).float()[segment]  # sums in any order: equal segments tie
     rank = torch.empty(len(segment), device=segment.device)
     rank[mean.argsort(stable=True)] = torch.arange(len(segment), dtype=torch.float32, device=segment.device)
     return rank
@@ -69,8 +68,7 @@ def surprise(recent: Share = 1 / 8, sinks: int = 4, format: str = "fp", fp_windo
         check_share("surprise", name, value) for name, value in (("recent", recent), ("fp_window", fp_window))
     )
     sinks = check_count("surprise", "sinks", sinks)
-    if format not in FORMATS:
-        raise AgentKVError(f"surprise: format must be one of {', '.join(FORMATS)}, not {format!r}")
+    check_choice("surprise", "format", format, FORMATS)
     return Policy(
         name="surprise",
         scorer=SegmentSurprise(),

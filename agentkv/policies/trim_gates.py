@@ -106,7 +106,7 @@ def save_gates(gates: Gates, path: str | Path) -> None:
     Raises GatesFileError if the file cannot be written.
     """
     tensors = {
-        f"layers.{layer}.{part}": _smallest(getattr(gates, part)[layer].detach().cpu().contiguous())
+        f"layers.{layer}.{part}": _in_bfloat16_if_exact(getattr(gates, part)[layer].detach().cpu().contiguous())
         for layer in range(gates.w1.shape[0])
         for part in _PARTS
     }
@@ -119,7 +119,7 @@ def save_gates(gates: Gates, path: str | Path) -> None:
         raise GatesFileError(f"cannot write the gates file {path}: {error}") from error
 
 
-def _smallest(tensor: Tensor) -> Tensor:
+def _in_bfloat16_if_exact(tensor: Tensor) -> Tensor:
     half = tensor.bfloat16()
     return half if torch.equal(half.float(), tensor) else tensor
 

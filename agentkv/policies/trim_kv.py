@@ -134,12 +134,18 @@ def _trim_kv(
 _OLD_PACKAGE = "install the package's version of then, or begin a new session"
 
 
+def takes_installed_gates(policy: Policy) -> bool:
+    """Whether its gates are those that an installed package brings."""
+    return isinstance(policy.creation, LogRetention) and policy.creation.gates_from == AUTO
+
+
 def _shipped(model: ModelFacts) -> Path:
     found = find_gates(model)
     if found is None:
         raise GatesFileError(
-            "no installed package brings retention gates for this model; train some with `agentkv train gates` and give"
-            f" gates their path, or {RANDOM!r}, a control"
+            "trim-kv: no installed package brings retention gates for this model; train some (`agentkv train gates`) "
+            "and set the option gates to their file, at the command line by a recipe: {scorer: {name: retention, gates:"
+            f" FILE}}, trigger: block}}; {RANDOM!r} in place of a file is an untrained control"
         )
     return found
 

@@ -68,20 +68,25 @@ def _faded(query: Tensor, key: Tensor, value: Tensor, log_beta: Tensor, scaling:
     """One document: query [Hq, T, D], key and value [H, T, D], log β [H, T] to [Hq, T, D].
 
     q·k + (t − i) log β_i is the product of (q, t, 1) and (k, log β_i, −i log β_i), so plain attention with two more
-    numbers per head computes it, and no T × T scores are held. Rounding moves an exponent by T · 2⁻²⁴ of log β_i at
-    most, since t counts from the document's middle.
+    numbers per head computes it, and no T × T scores are held. Beside what rounds q·k itself, an exponent moves by
+    about T · 2⁻²³ of log β_i, since t counts from the document's middle.
     """
     length, size = value.shape[1:]
     exact = log_beta.dtype  # float32, since half precision would round ages
     at = torch.arange(length, device=query.device, dtype=exact) - (length - 1) / 2
     age = torch.stack([at, torch.ones_like(at)], dim=-1).expand(len(query), -1, -1)
     fading = torch.stack([log_beta, -at * log_beta], dim=-1)
-    own = torch.cat([query.to(exact) * scaling, age], dim=-1)
-    others = torch.cat([key.to(exact), fading], dim=-1)
-    held = pad(value.to(exact), (0, age.shape[-1]))  # the CPU's fast kernel wants values as wide as keys
+    own = _widened(torch.cat([query.to(exact) * scaling, age], dim=-1))
+    others = _widened(torch.cat([key.to(exact), fading], dim=-1))
+    held = pad(value.to(exact), (0, own.shape[-1] - size))
     others, held = (t.repeat_interleave(len(query) // len(key), dim=0).unsqueeze(0) for t in (others, held))
     out = scaled_dot_product_attention(own.unsqueeze(0), others, held, is_causal=True, scale=1.0)
     return out[0, ..., :size].to(value.dtype)
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """Zeros at the end: fast kernels want values as wide as keys, and on a GPU a multiple of 8."""
+    return pad(tensor, (0, -tensor.shape[-1] % 8))
 
 
 AttentionInterface.register(ATTENTION_NAME, gated_attention)

@@ -13,7 +13,7 @@ from agentkv.train.errors import TrainError
 _WIDTHS, _INNERS, _GROWTH = 12, 3, 2.0
 # With recomputing, of the process's growth, this is left (0.78 MB of 2.67).
 _RECOMPUTED = 0.3
-# Gates train while the weights need no gradient and scores are computed twice: this is left of it (1.7 MB of 2.67).
+# Gates train while the weights need no gradient: this is left of it (1.7 MB of 2.67).
 # What is kept of the predictions, with fading and without, is so many bytes for each entry of the vocabulary.
 _GATED, _PREDICTIONS = 0.64, 16
 

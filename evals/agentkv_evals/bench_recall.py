@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,13 @@ from agentkv_agents.teaching.documents import ending_token
 from agentkv_agents.teaching.render import RenderedStep, Renderer
 from agentkv_agents.teaching.traces import Trace, read_traces
 from agentkv_envs.tasks.oracle import plain
-from agentkv_evals import files
 from agentkv_evals.backends import protection
 from agentkv_evals.bench_common import check_room, every_arm, mib
 from agentkv_evals.bench_output import new_table, print_row, print_table, progress_bar
 from agentkv_evals.bench_plot import Panel, check_plot_file, save_plot
 from agentkv_evals.errors import EvalError
 from agentkv_evals.plan import REFERENCE_POLICY, Arm
+from agentkv_evals.recall_rows import Decision, DecisionFile, check_path
 from agentkv_evals.relative import in_bytes, times_less
 from agentkv_evals.stats import wilson
 
@@ -95,29 +95,6 @@ class Case:
     @property
     def tokens(self) -> int:
         return sum(len(step.prompt.ids) + len(step.action) for step in self.steps)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How a case went under one arm.
-
-    Attributes:
-        nll: negative log-likelihood of the whole action, in nats.
-        tokens: of the action.
-        right: whether every token of it was the likeliest, no grammar helping.
-        kv_bytes: the most bytes ever resident, measured.
-    """
-
-    policy: str
-    budget: str | None
-    task_id: str
-    family: str
-    kind: str
-    distance: int
-    nll: float
-    tokens: int
-    right: bool
-    kv_bytes: int
 
 
 @dataclass(frozen=True)
@@ -248,35 +225,11 @@ def _open(engine: Engine, arm: Arm, protect: Sequence[str]) -> Session:
     return engine.open_session(arm.policy, arm.budget, **protection(arm, protect))
 
 
-class _Rows:
-    """The file of decisions: read once, appended to as they are made.
-
-    Raises EvalError for a path that cannot be written or a file that holds something else, which is left as it is.
-    """
-
-    def __init__(self, path: Path | None, settings: str):
-        self._path, self._settings = path, settings
-        self._known: dict[tuple[str, str | None], dict[str, Decision]] = {}
-        if path is None or not path.exists():
-            return
-        rows = files.read_lines(path)
-        if any(row.get("settings") != settings for row in rows) or (not rows and path.stat().st_size):
-            raise EvalError(f"{path} holds something else than decisions of these settings; name another file")
-        files.drop_torn_line(path)
-        for row in rows:
-            decision = Decision(**{name: value for name, value in row.items() if name != "settings"})
-            self._known.setdefault((decision.policy, decision.budget), {})[decision.task_id] = decision
-
-    def known(self, arm: Arm) -> Mapping[str, Decision]:
-        """What was measured before, by task."""
-        return self._known.get((arm.policy, arm.budget), {})
-
-    def add(self, decision: Decision) -> None:
-        """Put it on disk, unless it came from there."""
-        own = self._known.setdefault((decision.policy, decision.budget), {})
-        if decision.task_id not in own and self._path is not None:
-            files.append_line(self._path, {**asdict(decision), "settings": self._settings})
-        own[decision.task_id] = decision
+def _bound_options(engine: Engine, policy: str, protect: Sequence[str]) -> str:
+    """Identifies a policy's options, bound to this model. Raises AgentKVError for a policy that does not fit it."""
+    with closing(_open(engine, Arm(policy, None), protect)) as session:
+        told = json.dumps(session.policy.options, sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def _row(arm: Arm, decisions: Sequence[Decision], full: Sequence[Decision], protect: tuple[str, ...]) -> RecallRow:
@@ -295,12 +248,6 @@ def _row(arm: Arm, decisions: Sequence[Decision], full: Sequence[Decision], prot
         times_less=round(sum(d.kv_bytes for d in full) / sum(d.kv_bytes for d in decisions), 3),
         protect=protect,
     )
-
-
-def _check_rows_file(path: Path | None) -> None:
-    """Raises EvalError if no rows could be written there."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise EvalError(f"--rows {path}: " + ("that is a folder" if path.is_dir() else f"no folder {path.parent}"))
 
 
 def _check_arms(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case], protect: Sequence[str]) -> None:
@@ -350,13 +297,14 @@ def run(options: RecallOptions) -> int:
     named = every_arm(options.policies, [budget for budget in options.budgets if times_less(budget) is None] or ["1"])
     parse_roles("--protect", options.protect)
     check_plot_file(options.plot)
-    _check_rows_file(options.rows)
+    check_path(options.rows)
     engine = Engine.load(options.model, dtype=options.dtype, weights=options.weights)
     cases = _cases(options, engine)
     longest = max(case.tokens for case in cases)
     check_room(engine, (reference,), longest, "leave out the longest demonstrations")
-    rows = _Rows(options.rows, _settings_of(options, cases, engine))
     policies = [policy for policy in dict.fromkeys(arm.policy for arm in named) if policy != REFERENCE_POLICY]
+    bound = {policy: _bound_options(engine, policy, options.protect) for policy in (REFERENCE_POLICY, *policies)}
+    rows = DecisionFile(options.rows, _settings_of(options, cases, engine), bound)
     table: list[RecallRow] = []
     arms_in_all = 1 + len(policies) * len(set(options.budgets))
     with progress_bar("deciding", arms_in_all * len(cases)) as done:

@@ -83,6 +83,7 @@ class EvalPlan:
         """The part of the configuration that decides what the numbers mean; its hash names the run."""
         options = self.options
         recipes = _recipes(self.arms) if self.needs_model else {}
+        gates = installed_gates([arm.policy for arm in self.arms]) if self.needs_model else {}
         return {
             "agent": options.agent,
             "model": options.model if self.needs_model else None,
@@ -99,6 +100,7 @@ class EvalPlan:
             "environment": self.environment.as_dict(),
             "judges": [options.judge, options.image_judge],
             **({"recipes": recipes} if recipes else {}),
+            **({"gates": gates} if gates else {}),
             **({"notes": True} if options.notes else {}),
             **({"prompting": asdict(self.prompting)} if self.prompting != PLAIN else {}),
             **({"protect": list(options.protect)} if options.protect else {}),
@@ -221,6 +223,15 @@ def _recipes(arms: Sequence[Arm]) -> dict[str, object]:
     from agentkv.policies.registry import is_recipe
 
     return {arm.policy: build(arm.policy).options["recipe"] for arm in arms if is_recipe(arm.policy)}
+
+
+def installed_gates(policies: Sequence[str]) -> dict[str, str]:
+    """Digests of the gates that packages bring, if one of the policies takes its own from there."""
+    from agentkv.policies import build
+    from agentkv.policies.shipped_gates import installed_digests
+    from agentkv.policies.trim_kv import takes_installed_gates
+
+    return installed_digests() if any(takes_installed_gates(build(policy)) for policy in policies) else {}
 
 
 def _load_tasks(options: EvalOptions) -> list[Task]:

@@ -44,9 +44,11 @@ class Runner:
         self._hands.close(at_once=kind is not None)
 
     def prepare(self) -> None:
-        """Makes the chat models whose budgets are known. Raises what is wrong with a model or a budget."""
-        first, _ = self._phases()
-        self._hands.prepare(self._absolute(first))
+        """Makes the chat models whose budgets are known. Raises what is wrong with a model, a budget or a policy."""
+        first, later = self._phases()
+        # A policy that is not for this model is found out now, even if its budget is not known yet.
+        unlimited = dict.fromkeys(Arm(episode.arm.policy, None) for episode in later)
+        self._hands.prepare(self._absolute(first) | {arm: arm for arm in unlimited})
 
     def play_all(self) -> bool:
         """Plays what is pending. True if everything is done, False if it was interrupted."""

@@ -18,6 +18,7 @@ from agentkv.cache.facts import Role
 from agentkv.cli import run as cli
 from agentkv.engine import Engine, SamplingParams, Session
 from agentkv.errors import AgentKVError
+from agentkv.policies import trim_kv
 from agentkv.train.errors import TrainError
 from agentkv_agents.prompting import PLAIN, Prompting
 from agentkv_agents.teaching.render import Renderer
@@ -118,7 +119,7 @@ def test_what_is_protected_is_kept_and_too_small_a_budget_for_it_is_refused(
     )
     assert free["nll"] != bound["nll"]
     assert bound["protect"] == ["task"]
-    with pytest.raises(AgentKVError, match="protected"):
+    with pytest.raises(AgentKVError, match=r"^h2o @ \d+KiB: .*protected"):
         measured(traces, capsys, policies=("h2o",), budgets=("full/20",), protect=("system",))
 
 
@@ -166,6 +167,31 @@ def test_decisions_in_the_file_are_not_measured_again(
     assert (len(asked), len(file.read_text().splitlines())) == (1, 4)
     with pytest.raises(EvalError, match="something else than decisions of these settings; name another file"):
         measured(traces, capsys, **{**changes, "protect": ("system",)})
+
+
+def test_decisions_of_a_recipe_that_has_changed_are_not_gone_on_with(
+    tiny: Engine, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, recipe = tmp_path / "decisions.jsonl", tmp_path / "own.yaml"
+    recipe.write_text("{scorer: noise, sinks: 2}")
+    changes: dict[str, Any] = {"policies": (str(recipe),), "budgets": ("full/2",), "rows": file}
+    first = measured(traces, capsys, **changes)
+    assert measured(traces, capsys, **changes) == first
+    recipe.write_text("{scorer: noise, sinks: 3}")
+    before = file.read_text()
+    with pytest.raises(EvalError, match=r"holds decisions of .*own\.yaml with other options; name another file"):
+        measured(traces, capsys, **changes)
+    assert file.read_text() == before
+    assert measured(traces, capsys, **{**changes, "policies": ("window",)})[0] == first[0]
+
+
+def test_a_policy_that_is_not_for_the_model_is_refused_before_anything_is_measured(
+    tiny: Engine, traces: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trim_kv, "find_gates", lambda model: None)
+    monkeypatch.setattr(bench_recall, "decide", None)
+    with pytest.raises(AgentKVError, match="trim-kv: no installed package brings retention gates for this model"):
+        measured(traces, capsys, policies=("trim-kv",), budgets=("full/2",))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from agentkv import policies
 from agentkv.cache.facts import Role
 from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
+from agentkv.policies import combined, trim_kv
 from agentkv.policies.combined import ByRole, Mixture, ranked
 from agentkv.policies.scorers import AttentionMass, Recency, SegmentMean
+from agentkv.policies.trim_gates import random_gates, save_gates
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 TASK, PAGE, REPLY = (Role.TASK, 12), (Role.OBSERVATION, 20), (Role.ACTION, 6)
@@ -95,12 +97,14 @@ class RecencyOfSlots(Recency):
     by_token: bool = False
 
 
-def test_what_is_known_of_tokens_is_ranked_without_comparing_heads() -> None:
+def test_what_is_known_of_tokens_is_ranked_without_comparing_heads(monkeypatch) -> None:
     tokens = torch.stack([torch.randperm(40, generator=torch.Generator().manual_seed(n))[:20] for n in range(6)])
     whose = torch.tensor([-1] * 10 + [0] * 15 + [1] * 15)
     seen = view(tokens.view(3, 2, 20).int(), observations=whose)
     seen = replace(seen, logical_length=40)
-    own, by_slots = ByRole((Recency(),))(seen), ByRole((RecencyOfSlots(),))(seen)
+    by_slots = ByRole((RecencyOfSlots(),))(seen)
+    monkeypatch.setattr(combined, "ranked", None)
+    own = ByRole((Recency(),))(seen)
     assert torch.equal(own.argsort(-1), by_slots.argsort(-1))
     assert float(own.max()) < 3
 
@@ -184,13 +188,15 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
     part = {"name": "mixture", "of": ["recency", "retention"], "weights": [2, 1]}
     session = after_pages({"scorer": {"name": "by-role", "of": part}, "segments": True, "sinks": 2}, 60)
     written = session.policy.options["recipe"]["scorer"]  # type: ignore[index]
+    digest = session.policy.creation.digest
+    assert len(digest) == 64
     assert written == {
         "name": "by-role",
         "own": 2.0,
         "newest": 1.0,
         "of": {
             "name": "mixture",
-            "of": [{"name": "recency"}, {"name": "retention", "gates": "auto", "seed": 0, "digest": ""}],
+            "of": [{"name": "recency"}, {"name": "retention", "gates": "auto", "seed": 0, "digest": digest}],
             "weights": [2, 1],
         },
     }
@@ -203,6 +209,17 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
     assert kept(restored) == kept(session)
 
 
+def test_a_recipe_remembers_which_gates_it_had(tmp_path, monkeypatch) -> None:
+    part = {"name": "mixture", "of": ["recency", "retention"]}
+    session = after_pages({"scorer": {"name": "by-role", "of": part}, "segments": True, "sinks": 2}, 60)
+    engine = tiny_engine(dtype=torch.float32)
+    engine.save_session(session, tmp_path / "s")
+    save_gates(random_gates(2, 48, 2, seed=9, width=16), tmp_path / "other")
+    monkeypatch.setattr(trim_kv, "find_gates", lambda model: tmp_path / "other")
+    with pytest.raises(AgentKVError, match="holds other gates than the session was saved with"):
+        engine.restore_session(tmp_path / "s")
+
+
 @pytest.mark.parametrize(
     ("scorer", "said"),
     [
@@ -212,7 +229,11 @@ def test_what_was_left_out_is_written_down_and_a_session_is_restored(tmp_path) -
             {"name": "by-role", "on": "recency"},
             "there is no parameter 'on'; did you mean 'own'? known: of, own, newest",
         ),
-        ({"name": "by-role", "of": "recency", "own": -1}, "own must be a number of at least 0, not -1"),
+        ({"name": "by-role", "of": "recency", "own": -1}, "own must be a number from 0 to 100, not -1"),
+        ({"name": "by-role", "of": "recency", "newest": 1e39}, "newest must be a number from 0 to 100, not 1e+39"),
+        ({"name": "by-role", "of": "recency", "own": 10**400}, "own must be a number from 0 to 100, not 1000"),
+        ({"name": "by-role", "of": "recency", "own": float("nan")}, "own must be a number from 0 to 100, not nan"),
+        ({"name": "mixture", "of": ["recency", "noise"], "weights": [1, 10**400]}, "weights must be a number above 0"),
         ({"name": "mixture"}, "of must be a list of two scorers or more, not None"),
         ({"name": "mixture", "of": ["recency"]}, "of must be a list of two scorers or more"),
         ({"name": "mixture", "of": ["recency", "noise"], "weights": [1]}, "weights must be a list of 2 numbers"),
@@ -229,7 +250,9 @@ def test_parts_that_do_not_go_together_are_refused(scorer: object, said: str) ->
 
 
 def test_ranks_of_heads_do_not_compete() -> None:
-    recipe = {"scorer": {"name": "by-role", "of": "recency"}, "trigger": "block", "allocator": "global"}
+    recipe = {"scorer": {"name": "by-role", "of": "attention-mass"}, "trigger": "block", "allocator": "global"}
+    of_tokens = {"name": "by-role", "of": "recency"}
+    assert policies.build("compose", recipe=recipe | {"scorer": of_tokens}).allocator.global_total
     for more in ({}, {"segments": True}):
         with pytest.raises(AgentKVError, match="allocator: heads compete by their scores"):
             policies.build("compose", recipe=recipe | more)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from agentkv.cache.facts import Role
 from agentkv.cache.formats import KVFormat
+from agentkv.cache.view import CacheView
 from agentkv.errors import AgentKVError
 from agentkv.policies import build
-from agentkv.policies.rarity import rarity
+from agentkv.policies.rarity import SegmentRarity, rarity
 from tests.runtime_helpers import logits_after, random_ids, tiny_engine
 
 LINE_END = 90
@@ -45,6 +46,20 @@ def test_large_vocabularies_do_not_run_into_each_other() -> None:
     most = (1 << 20) - 2
     ids = [most, 0, 1, 0, most, 1, most, most, most, 0, 0, 1]
     assert rarity(torch.tensor(ids, dtype=torch.int32)).tolist() == pytest.approx(rarity_by_counting(ids))
+
+
+def test_a_short_segment_is_worth_less_than_a_long_one_that_is_as_rare() -> None:
+    ids = torch.tensor([7, 8, *range(20, 32), 7, 9, *range(40, 46)])
+    segments = torch.tensor([0] * 2 + [1] * 12 + [2] * 2 + [3] * 6, dtype=torch.int32)
+    tokens = torch.arange(len(ids), dtype=torch.int32).view(1, 1, -1)
+    view = CacheView(
+        tokens, None, torch.zeros_like(tokens, dtype=torch.bool), 0, len(ids), None, lambda: tokens,
+        segments=segments, ids=ids,
+    )  # fmt: skip
+    score = SegmentRarity()(view)[0, 0]
+    assert rarity(ids).unique().numel() == 1, "all are alike but for length"
+    order = [int(segments[index]) for index in score.argsort(descending=True)]
+    assert list(dict.fromkeys(order)) == [1, 3, 2, 0], "long before short, the newer of two alike first"
 
 
 def after_pages(policy: str, budget: int, **options: object):
@@ -89,10 +104,11 @@ def test_recency_with_the_same_room_loses_the_facts() -> None:
     assert all(not lines & head for lines in own[:2] for head in kept(session))
 
 
-def test_what_has_gone_still_counts_and_going_back_forgets_it(tmp_path: Path) -> None:
+def test_what_has_gone_still_counts_and_a_session_is_restored_with_it(tmp_path: Path) -> None:
     session, ids, _ = after_pages("agentkv", 60)
     engine = tiny_engine(dtype=torch.float32)
     facts = session.cache.facts
+    assert session.stats.evicted_tokens > 0
     assert facts.ids(len(ids)).tolist() == ids
     engine.save_session(session, tmp_path / "s")
     restored = engine.restore_session(tmp_path / "s")

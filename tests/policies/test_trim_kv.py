@@ -261,7 +261,7 @@ class TestPackages:
     @pytest.mark.parametrize(
         ("brings", "said"),
         [
-            ([], "no installed package brings retention gates for this model; train some with"),
+            ([], "trim-kv: no installed package brings retention gates for this model; train some"),
             (["twice", "twice"], "several installed packages bring gates for this model: p0, p1; name a file"),
             (["text"], "are no path of a file; mend that package"),
             (["fault"], r"cannot be loaded \(no such module\)"),
@@ -278,6 +278,15 @@ class TestPackages:
         with pytest.raises(GatesFileError, match=said) as refusal:
             engine.open_session("trim-kv", 40, gates="auto")
         assert "\n" not in str(refusal.value)
+
+    def test_a_broken_package_is_no_matter_to_other_models(
+        self, engine: Engine, installed: list[Package], tmp_path: Path
+    ) -> None:
+        save_gates(lively_gates(fingerprint=engine.weights_fingerprint), tmp_path / "own")
+        (tmp_path / "junk").write_text("junk")
+        installed += [Package("theirs", tmp_path / "junk"), Package("ours", tmp_path / "own")]
+        assert engine.open_session("trim-kv", 40).policy.options["digest"] == load_gates(tmp_path / "own").digest
+        assert shipped_gates.installed_digests() == {"ours": load_gates(tmp_path / "own").digest}
 
 
 class TestFiles:
