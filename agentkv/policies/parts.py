@@ -100,11 +100,9 @@ class ByRoleOf:
 
     def make(self, where: str, given: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
         inner, resolved = _scorer(f"{where}: of", given.get("of"))
-        bonus = {
-            name: check_unit(where, name, given.get(name, getattr(ByRole, name)), most=100)
-            for name in ("own", "newest")
-        }
-        return ByRole((inner,), **bonus), {"of": resolved, **bonus}
+        own = check_unit(where, "own", given.get("own", ByRole.own), most=100)
+        newest = check_unit(where, "newest", given.get("newest", ByRole.newest), most=100)
+        return ByRole((inner,), own=own, newest=newest), {"of": resolved, "own": own, "newest": newest}
 
 
 @dataclass(frozen=True)
