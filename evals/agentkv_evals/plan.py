@@ -83,7 +83,7 @@ class EvalPlan:
         """The part of the configuration that decides what the numbers mean; its hash names the run."""
         options = self.options
         recipes = _recipes(self.arms) if self.needs_model else {}
-        gates = installed_gates([arm.policy for arm in self.arms]) if self.needs_model else {}
+        gates = _installed_gates([arm.policy for arm in self.arms]) if self.needs_model else {}
         return {
             "agent": options.agent,
             "model": options.model if self.needs_model else None,
@@ -225,7 +225,7 @@ def _recipes(arms: Sequence[Arm]) -> dict[str, object]:
     return {arm.policy: build(arm.policy).options["recipe"] for arm in arms if is_recipe(arm.policy)}
 
 
-def installed_gates(policies: Sequence[str]) -> dict[str, str]:
+def _installed_gates(policies: Sequence[str]) -> dict[str, str]:
     """Digests of the gates that packages bring, if one of the policies takes its own from there."""
     from agentkv.policies import build
     from agentkv.policies.shipped_gates import installed_digests
